@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices and the only device dispatcher. This is the one public header that knows build flags.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tessera {
+
+enum class DeviceType : std::uint8_t { kCpu, kCuda };
+
+struct Device {
+  DeviceType type = DeviceType::kCpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+/// "cpu" or "cuda:0".
+std::string to_string(Device device);
+
+namespace detail {
+[[noreturn]] void throw_device_unsupported(Device device);
+}
+
+/// Calls `f.template operator()<D>()` with the device's type as the template argument:
+/// `on_device(x.device(), [&]<DeviceType D>() { gelu_kernel<D>(args, stream); });`
+/// A missing kernel is a link error.
+template <typename F>
+decltype(auto) on_device(Device device, F&& f) {
+  if (device.type != DeviceType::kCpu) detail::throw_device_unsupported(device);
+  return std::forward<F>(f).template operator()<DeviceType::kCpu>();
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/core/allocator.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+
+Allocator::Allocator(MemoryTracker& tracker, std::size_t limit_bytes)
+    : tracker_(tracker), limit_bytes_(limit_bytes) {}
+
+Allocator::~Allocator() { trim(); }
+
+Allocator::Block Allocator::allocate(std::size_t bytes, MemoryCategory category) {
+  if (bytes == 0) return Block{nullptr, 0, 0, category};
+  if (bytes > static_cast<std::size_t>(-1) - kAlignment) throw_out_of_memory(bytes, category);
+  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (limit_bytes_ != 0 && tracker_.current_total() + size > limit_bytes_) {
+    throw_out_of_memory(bytes, category);
+  }
+  Block block{nullptr, size, size, category};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = cache_.lower_bound(size);
+    if (found != cache_.end() && found->first - size <= found->first / 8) {
+      block.data = found->second;
+      block.capacity = found->first;
+      cached_bytes_ -= found->first;
+      cache_.erase(found);
+    }
+  }
+  if (block.data == nullptr) block.data = std::aligned_alloc(kAlignment, size);
+  if (block.data == nullptr) {
+    trim();
+    block.data = std::aligned_alloc(kAlignment, size);
+  }
+  if (block.data == nullptr) throw_out_of_memory(bytes, category);
+  tracker_.add(category, block.charged);
+  return block;
+}
+
+void Allocator::release(const Block& block) noexcept {
+  if (block.data == nullptr) return;
+  tracker_.remove(block.category, block.charged);
+  const std::lock_guard lock(mutex_);
+  try {
+    cache_.emplace(block.capacity, block.data);
+    cached_bytes_ += block.capacity;
+  } catch (...) {
+    std::free(block.data);
+  }
+}
+
+void Allocator::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [size, data] : cache_) std::free(data);
+  cache_.clear();
+  cached_bytes_ = 0;
+}
+
+std::size_t Allocator::cached_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return cached_bytes_;
+}
+
+void Allocator::throw_out_of_memory(std::size_t bytes, MemoryCategory category) const {
+  const std::string limit =
+      limit_bytes_ == 0 ? "the machine has no more memory"
+                        : fmt::format("the limit is {}", format_bytes(limit_bytes_));
+  throw Error(ErrorCode::kOutOfMemory,
+              fmt::format("out of memory: {} asked for {}, {} in use, and {}. Held by:\n{}\n"
+                          "Smaller micro-batches with more accumulation, recomputation, or sharding "
+                          "the optimizer state over more ranks would help.",
+                          to_string(category), format_bytes(bytes),
+                          format_bytes(tracker_.current_total()), limit, tracker_.report()));
+}
+
+}  // namespace tessera
