@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+if(TESSERA_MPI)
+  set(MPI_CXX_SKIP_MPICXX TRUE)
+  tessera_find(MPI COMPONENTS CXX)
+  set(TESSERA_BACKEND_LIBRARIES MPI::MPI_CXX)
+else()
+  set(TESSERA_BACKEND_ENABLED OFF)
+endif()
