@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/autograd/type_rule.hpp"
 #include "tessera/nn/layers.hpp"
 #include "tessera/nn/loss.hpp"
 #include "tessera/nn/module.hpp"
