@@ -21,10 +21,10 @@ void AdamWConfig::validate() const {
           fmt::format("optim.weight_decay must not be negative, not {}", weight_decay));
 }
 
-AdamW::AdamW(std::vector<nn::ParameterPtr> parameters, const AdamWConfig& config)
+AdamW::AdamW(std::vector<spmd::ParameterPtr> parameters, const AdamWConfig& config)
     : config_(config) {
   config.validate();
-  for (nn::ParameterPtr& parameter : parameters) {
+  for (spmd::ParameterPtr& parameter : parameters) {
     const Tensor& value = parameter->variable.value();
     State state;
     state.m = Tensor::zeros(value.context(), value.shape(), parameter->variable.grad_dtype(),
@@ -52,7 +52,7 @@ void AdamW::step(double lr, double grad_scale) {
                               to_string(state.parameter->placement.type), to_string(expected)));
     }
     const double decay =
-        state.parameter->decay == nn::WeightDecay::kYes ? config_.weight_decay : 0.0;
+        state.parameter->decay == spmd::WeightDecay::kYes ? config_.weight_decay : 0.0;
     updates.push_back({variable.value(), variable.grad(), state.m, state.v, decay});
   }
   ++steps_;

@@ -14,11 +14,11 @@ constexpr std::int64_t kBlock = std::int64_t{1} << 16;
 
 }  // namespace
 
-double gradient_norm(std::span<const nn::ParameterPtr> parameters, comm::Communicator* world) {
+double gradient_norm(std::span<const spmd::ParameterPtr> parameters, comm::Communicator* world) {
   // One slot per parameter and block, filled by the owner only; then a sum over ranks that adds zeros,
   // and a sum over slots in their order.
   std::vector<double> slots;
-  for (const nn::ParameterPtr& parameter : parameters) {
+  for (const spmd::ParameterPtr& parameter : parameters) {
     const std::int64_t count = parameter->placement.global_shape.numel();
     const std::size_t first = slots.size();
     slots.resize(first + static_cast<std::size_t>((count + kBlock - 1) / kBlock), 0.0);

@@ -12,7 +12,7 @@ namespace tessera::parallel {
 namespace {
 
 struct Bucket {
-  std::vector<nn::ParameterPtr> parameters;
+  std::vector<spmd::ParameterPtr> parameters;
   DType dtype = DType::kF32;
   Tensor gradients;  ///< flat; the parameters' gradient buffers are views of it
   Tensor reduced;    ///< what is sent: `gradients` itself, or a copy in the reduction dtype
@@ -26,7 +26,7 @@ struct Ddp::Impl {
   const spmd::Mesh& mesh;
   std::string group;
   std::shared_ptr<comm::Communicator> communicator;
-  std::vector<nn::ParameterPtr> parameters;
+  std::vector<spmd::ParameterPtr> parameters;
   std::vector<Bucket> buckets;
   std::size_t next = 0;  ///< buckets start in this order on every rank
   bool is_last_backward = false;
@@ -60,7 +60,7 @@ void Ddp::Impl::fill_buckets(const DdpOptions& options) {
 
 void Ddp::Impl::allocate(Bucket& bucket, const DdpOptions& options) {
   std::int64_t count = 0;
-  for (const nn::ParameterPtr& parameter : bucket.parameters) {
+  for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     count += parameter->variable.value().numel();
   }
   const DType sent = bucket.dtype == DType::kF64 ? DType::kF64 : options.reduce_dtype;
@@ -70,7 +70,7 @@ void Ddp::Impl::allocate(Bucket& bucket, const DdpOptions& options) {
                          : Tensor::zeros(mesh.context(), {count}, bucket.dtype,
                                          MemoryCategory::kGradient);
   std::int64_t first = 0;
-  for (const nn::ParameterPtr& parameter : bucket.parameters) {
+  for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     autograd::Variable& variable = parameter->variable;
     const std::int64_t size = variable.value().numel();
     variable.set_grad_buffer(bucket.gradients.narrow(0, first, size).reshape(variable.shape()));
@@ -84,7 +84,7 @@ void Ddp::Impl::start_ready() {
 }
 
 void Ddp::Impl::start(Bucket& bucket) {
-  for (const nn::ParameterPtr& parameter : bucket.parameters) {
+  for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     autograd::VariableState& state = *parameter->variable.state();
     if (state.grad.defined()) continue;
     ops::fill(state.grad_buffer, 0.0);  // no gradient here; other ranks may have one
@@ -103,7 +103,7 @@ Ddp::Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const Dd
   TESSERA_CHECK(is_floating(options.reduce_dtype), "Ddp: reduce_dtype must be a float, not {}",
                 to_string(options.reduce_dtype));
   impl_->parameters = module.parameters();
-  for (const nn::ParameterPtr& parameter : impl_->parameters) {
+  for (const spmd::ParameterPtr& parameter : impl_->parameters) {
     TESSERA_CHECK(parameter->placement.type.axes() == mesh.axes(),
                   "Ddp: {} is typed on [{}], not on this mesh; build the module with the mesh's axes",
                   parameter->name, to_string(parameter->placement.type));
@@ -117,7 +117,7 @@ Ddp::Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const Dd
   }
   impl_->fill_buckets(options);
   for (std::size_t b = 0; b < impl_->buckets.size(); ++b) {
-    for (const nn::ParameterPtr& parameter : impl_->buckets[b].parameters) {
+    for (const spmd::ParameterPtr& parameter : impl_->buckets[b].parameters) {
       parameter->variable.set_grad_ready_hook([impl = impl_.get(), b] {
         if (!impl->is_last_backward) return;
         --impl->buckets[b].waiting;
@@ -128,7 +128,7 @@ Ddp::Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const Dd
 }
 
 Ddp::~Ddp() {
-  for (const nn::ParameterPtr& parameter : impl_->parameters) {
+  for (const spmd::ParameterPtr& parameter : impl_->parameters) {
     parameter->variable.set_grad_ready_hook(nullptr);
   }
 }
@@ -150,7 +150,7 @@ void Ddp::finish_step() {
     if (!bucket.reduced.shares_storage(bucket.gradients)) {
       ops::copy_into(bucket.gradients, bucket.reduced);
     }
-    for (const nn::ParameterPtr& parameter : bucket.parameters) {
+    for (const spmd::ParameterPtr& parameter : bucket.parameters) {
       const ShardingType type = parameter->variable.grad_type();
       parameter->variable.set_grad(
           parameter->variable.grad(),

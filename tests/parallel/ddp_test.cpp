@@ -105,7 +105,7 @@ struct TwoParameters : nn::Module {
       : Module(build),
         used(add_parameter("used", {4, 3}, nn::Init::ones())),
         unused(add_parameter("unused", {5}, nn::Init::ones())) {}
-  nn::ParameterPtr used, unused;
+  spmd::ParameterPtr used, unused;
 };
 
 TEST(DdpTest, AParameterWithoutGradientOnARankCountsAsZeroThere) {
@@ -122,7 +122,7 @@ TEST(DdpTest, AParameterWithoutGradientOnARankCountsAsZeroThere) {
         parallel::Ddp ddp(model, mesh, "dp");
         for (int step = 1; step <= 2; ++step) {
           // Rank 1 contributes to "unused" in step 1 only.
-          const auto seed = [&](const nn::ParameterPtr& p) {
+          const auto seed = [&](const spmd::ParameterPtr& p) {
             const Tensor ones = Tensor::zeros(*context, p->variable.shape(), DType::kF64);
             for (std::int64_t i = 0; i < ones.numel(); ++i) ones.data<double>()[i] = step;
             const autograd::Root root{p->variable, ones};

@@ -72,7 +72,7 @@ TinyRunResult tiny_run(std::shared_ptr<comm::Communicator> world, const TinyRunO
   nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), options.dtype, ""}, config);
   std::unique_ptr<parallel::Ddp> ddp;
   if (options.uses_ddp) ddp = std::make_unique<parallel::Ddp>(model, mesh, "dp", options.ddp);
-  const std::vector<nn::ParameterPtr> parameters = model.parameters();
+  const std::vector<spmd::ParameterPtr> parameters = model.parameters();
   optim::AdamW optimizer(parameters, {});
   const optim::WarmupCosine schedule{options.lr, options.lr / 10, 3, options.steps};
   const ShardingType rows_type = mesh.type("dp", AxisType::shard(0));

@@ -13,9 +13,13 @@
 
 #include "tessera/core/context.hpp"
 #include "tessera/core/random.hpp"
-#include "tessera/nn/parameter.hpp"
+#include "tessera/spmd/parameter.hpp"
 
 namespace tessera::nn {
+
+using spmd::Parameter;
+using spmd::ParameterPtr;
+using spmd::WeightDecay;
 
 /// What a module is built with: context, mesh axes, dtype, and the path of names so far.
 struct BuildContext {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "tessera/nn/parameter.hpp"
+#include "tessera/spmd/parameter.hpp"
 
 namespace tessera::optim {
 
@@ -21,7 +21,7 @@ struct AdamWConfig {
 
 class AdamW {
  public:
-  AdamW(std::vector<nn::ParameterPtr> parameters, const AdamWConfig& config);
+  AdamW(std::vector<spmd::ParameterPtr> parameters, const AdamWConfig& config);
 
   /// One update of every parameter that has a gradient; `grad_scale` multiplies gradients (clipping).
   /// Refuses (Error{kShardingType}) a gradient whose type is not the dual of its parameter's placement:
@@ -35,7 +35,7 @@ class AdamW {
 
  private:
   struct State {
-    nn::ParameterPtr parameter;
+    spmd::ParameterPtr parameter;
     Tensor m, v;
   };
   std::vector<State> states_;

@@ -8,14 +8,14 @@
 #include "tessera/autograd/variable.hpp"
 #include "tessera/spmd/placement.hpp"
 
-namespace tessera::nn {
+namespace tessera::spmd {
 
 enum class WeightDecay { kNo, kYes };
 
 struct Parameter {
   std::string name;  ///< qualified by the module tree, e.g. "blocks.0.attention.qkv.weight"
   autograd::Variable variable;
-  spmd::Placement placement;
+  Placement placement;
   WeightDecay decay = WeightDecay::kYes;  ///< matrices decay; biases, norms do not
 
   /// Type of the variable in the forward pass; a data-parallel wrapper makes it R on its axes.
@@ -24,4 +24,4 @@ struct Parameter {
 
 using ParameterPtr = std::shared_ptr<Parameter>;
 
-}  // namespace tessera::nn
+}  // namespace tessera::spmd
