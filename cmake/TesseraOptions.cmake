@@ -56,8 +56,9 @@ if(_tessera_sanitize)
   target_link_options(tessera_options INTERFACE ${_tessera_sanitize})
 endif()
 target_compile_options(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_tessera_flags}>")
+# CMake 3.25 does not know that nvcc takes C++20, so the flag is given here.
 target_compile_options(tessera_options INTERFACE
-  "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--extended-lambda;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;--extended-lambda;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
 
 # tessera_find(<package> [BUILD_ONLY] [find_package arguments])
 # A required package; remembered for the package config unless only building needs it.
