@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 V, C, H, L, T, B, STEPS = 61, 48, 4, 2, 24, 4, 50
-PEAK, MINIMUM, WARMUP, CLIP, DECAY = 3e-3, 3e-4, 5, 1.0, 0.1
+PEAK, MINIMUM, WARMUP, CLIP, DECAY = 1e-2, 1e-3, 5, 1.0, 0.1
 
 
 def fill(shape, number, std):
@@ -42,9 +42,9 @@ def parameters():
 
 
 def token(step, row, column):
-    """A noisy walk that a model can learn."""
+    """Every token follows from the last one: the model can learn it."""
     n = step * B + row
-    return (n * 7 + column * (1 + n % 3)) % V
+    return (n * 7 + column * 2) % V
 
 
 def main():

@@ -23,7 +23,7 @@ constexpr std::int64_t kRows = 4;
 
 std::int32_t token(std::int64_t step, std::int64_t row, std::int64_t column) {
   const std::int64_t n = step * kRows + row;
-  return static_cast<std::int32_t>((n * 7 + column * (1 + n % 3)) % kVocabulary);
+  return static_cast<std::int32_t>((n * 7 + column * 2) % kVocabulary);
 }
 
 /// The formula of the recorded run, instead of our own initialisation.
@@ -57,7 +57,7 @@ void expect_equal_to_torch(DType dtype, double tolerance) {
   const auto parameters = model.parameters();
   set_weights(parameters, config.layers);
   optim::AdamW optimizer(parameters, {0.9, 0.95, 1e-8, 0.1});
-  const optim::WarmupCosine schedule{3e-3, 3e-4, 5, kSteps};
+  const optim::WarmupCosine schedule{1e-2, 1e-3, 5, kSteps};
   for (int step = 0; step < kSteps; ++step) {
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> targets;
