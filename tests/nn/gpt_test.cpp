@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/gpt.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tessera/autograd/backward.hpp"
+#include "tessera/core/context.hpp"
+#include "tessera/core/error.hpp"
+
+namespace tessera {
+namespace {
+
+nn::GptConfig tiny() {
+  nn::GptConfig config;
+  config.layers = 2;
+  config.width = 16;
+  config.heads = 4;
+  config.vocabulary = 13;
+  config.sequence = 8;
+  return config;
+}
+
+TEST(GptTest, ParameterCountsAreThoseOfThePaper) {
+  // GPT-2 small, medium, large, XL: 124,439,808 and so on with the tied head.
+  const auto count = [](int layers, std::int64_t width, int heads) {
+    nn::GptConfig config;
+    config.layers = layers;
+    config.width = width;
+    config.heads = heads;
+    return config.parameter_count();
+  };
+  EXPECT_EQ(count(12, 768, 12), 124439808);
+  EXPECT_EQ(count(24, 1024, 16), 354823168);
+  EXPECT_EQ(count(36, 1280, 20), 774030080);
+  EXPECT_EQ(count(48, 1600, 25), 1557611200);
+}
+
+TEST(GptTest, CountsItsParametersByTheFormula) {
+  const auto context = Context::create();
+  const nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF32, ""}, tiny());
+  EXPECT_EQ(model.parameter_count(), tiny().parameter_count());
+}
+
+TEST(GptTest, ParameterNamesAreUnique) {
+  const auto context = Context::create();
+  const nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF32, ""}, tiny());
+  std::set<std::string> names;
+  for (const auto& parameter : model.parameters()) names.insert(parameter->name);
+  EXPECT_EQ(names.size(), model.parameters().size());
+  EXPECT_TRUE(names.contains("blocks.1.attention.qkv.weight"));
+}
+
+TEST(GptTest, StartsWithTheStandardDeviationsOfThePaper) {
+  const auto context = Context::create();
+  nn::GptConfig config = tiny();
+  config.width = 128;
+  const nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF64, ""}, config);
+  for (const auto& parameter : model.parameters()) {
+    double square = 0.0;
+    const std::vector<double> values = parameter->variable.value().to_vector<double>();
+    for (const double v : values) square += v * v;
+    const double std = std::sqrt(square / static_cast<double>(values.size()));
+    if (parameter->name.ends_with("bias")) {
+      EXPECT_EQ(std, 0.0) << parameter->name;
+    } else if (parameter->name.find("ln_") != std::string::npos) {
+      EXPECT_EQ(std, 1.0) << parameter->name;
+    } else {
+      const bool is_residual = parameter->name.find("projection") != std::string::npos ||
+                               parameter->name.find("down") != std::string::npos;
+      const double expected = is_residual ? 0.02 / std::sqrt(2.0 * config.layers) : 0.02;
+      EXPECT_NEAR(std / expected, 1.0, 0.06) << parameter->name;
+    }
+  }
+}
+
+TEST(GptTest, TheFirstLossIsThatOfGuessing) {
+  const auto context = Context::create();
+  nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF64, ""}, tiny());
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6};
+  const autograd::Variable x(Tensor::from(*context, {2, 3}, tokens));
+  const nn::LossTerm term = model.loss(x, x, 6.0);
+  EXPECT_NEAR(nn::local_loss(std::span<const nn::LossTerm>(&term, 1)), std::log(13.0), 0.05);
+}
+
+TEST(GptTest, AFutureTokenChangesNoEarlierLogit) {
+  const auto context = Context::create();
+  nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF64, ""}, tiny());
+  const auto logits = [&](std::int32_t last) {
+    const std::vector<std::int32_t> tokens{1, 2, 3, last};
+    return model.forward(autograd::Variable(Tensor::from(*context, {1, 4}, tokens)))
+        .value()
+        .narrow(1, 0, 3)
+        .to_vector<double>();
+  };
+  EXPECT_EQ(logits(4), logits(9));
+}
+
+TEST(GptTest, TheTiedHeadAddsBothGradients) {
+  const auto context = Context::create();
+  nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF64, ""}, tiny());
+  const std::vector<std::int32_t> tokens{1, 2};
+  const autograd::Variable x(Tensor::from(*context, {1, 2}, tokens));
+  const nn::LossTerm term = model.loss(x, x, 2.0);
+  autograd::backward(nn::loss_roots(std::span<const nn::LossTerm>(&term, 1)));
+  const auto& table = model.parameters()[0]->variable;
+  ASSERT_EQ(table.name(), "tokens.weight");
+  // Unused rows get the head's gradient only; used rows the embedding's too.
+  const double epsilon = 1e-6;
+  for (const std::int64_t index : {std::int64_t{1 * 16 + 3}, std::int64_t{7 * 16 + 5}}) {
+    const auto loss_with = [&](double delta) {
+      table.value().data<double>()[index] += delta;
+      const nn::LossTerm again = model.loss(x, x, 2.0);
+      table.value().data<double>()[index] -= delta;
+      return nn::local_loss(std::span<const nn::LossTerm>(&again, 1));
+    };
+    const double numeric = (loss_with(epsilon) - loss_with(-epsilon)) / (2 * epsilon);
+    EXPECT_NEAR(table.grad().data<double>()[index], numeric, 1e-8);
+  }
+}
+
+TEST(GptTest, RejectsSizesThatCannotBe) {
+  const auto message = [](auto change) -> std::string {
+    nn::GptConfig config = tiny();
+    change(config);
+    try {
+      config.validate();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kConfig);
+      return error.message();
+    }
+    return "";
+  };
+  EXPECT_NE(message([](auto& c) { c.heads = 3; }).find("model.heads = 3"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.layers = 0; }).find("model.layers"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.width = -4; }).find("model.width"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.vocabulary = 0; }).find("model.vocabulary"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.dropout = 1.0; }).find("model.dropout"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
