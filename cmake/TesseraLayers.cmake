@@ -58,6 +58,7 @@ function(tessera_add_layer name)
     tessera_write_stem_table(${target} TESSERA_COMM_BACKENDS src/${name}/backends "${stems}")
   endif()
   set_property(GLOBAL PROPERTY TESSERA_LEVEL_${name} ${arg_LEVEL})
+  set_property(GLOBAL PROPERTY TESSERA_DEPENDS_${name} ${arg_DEPENDS})
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${name})
 endfunction()
 
