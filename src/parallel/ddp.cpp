@@ -84,6 +84,7 @@ void Ddp::Impl::start_ready() {
 }
 
 void Ddp::Impl::start(Bucket& bucket) {
+  const ProfileScope profile(mesh.context().profiler(), "ddp.start_all_reduce", "comm");
   for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     autograd::VariableState& state = *parameter->variable.state();
     if (state.grad.defined()) continue;

@@ -78,6 +78,47 @@ TEST(DdpTest, IsBitwiseIndependentOfBucketSize) {
   }
 }
 
+TEST(DdpTest, StartsReducingBeforeBackwardEnds) {
+  TinyRunOptions options;
+  options.steps = 2;
+  options.traces = true;
+  options.ddp.bucket_bytes = 4096;
+  for (const TinyRunResult& rank : run_on(2, options)) {
+    const Profiler::Event* first_reduce = nullptr;
+    const Profiler::Event* last_backward = nullptr;
+    for (const Profiler::Event& event : rank.events) {
+      if (event.name == "ddp.start_all_reduce" && first_reduce == nullptr) first_reduce = &event;
+      if (std::string_view(event.category) == "backward" && event.name != "ddp.start_all_reduce") {
+        last_backward = &event;
+      }
+    }
+    ASSERT_NE(first_reduce, nullptr);
+    ASSERT_NE(last_backward, nullptr);
+    EXPECT_LT(first_reduce->begin, last_backward->begin);
+  }
+}
+
+TEST(DdpTest, ReducesOncePerStepUnderAccumulation) {
+  TinyRunOptions options;
+  options.steps = 2;
+  options.traces = true;
+  options.ddp.bucket_bytes = std::size_t{1} << 30;
+  const TinyRunResult rank = run_on(2, options)[0];
+  EXPECT_EQ(std::count_if(rank.events.begin(), rank.events.end(),
+                          [](const auto& e) { return e.name == "ddp.start_all_reduce"; }),
+            1);
+}
+
+TEST(DdpTest, MemoryDoesNotGrowOverAThousandSteps) {
+  TinyRunOptions options;
+  options.steps = 1000;
+  options.accumulation = 1;
+  options.rows = 2;
+  options.dtype = DType::kF32;
+  const TinyRunResult rank = run_on(2, options)[0];
+  EXPECT_EQ(rank.held_bytes.back(), rank.held_bytes[20]);
+}
+
 TEST(DdpTest, KeepsRanksBitwiseAlike) {
   TinyRunOptions options;
   options.dtype = DType::kF32;
