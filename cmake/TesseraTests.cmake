@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests (one GoogleTest program per layer), tests under mpirun, examples and benchmarks.
 
+include(GoogleTest)
+
 # Sanitizers see false alarms in libraries that were built without them.
 if(TESSERA_SANITIZE STREQUAL "address")
   set(TESSERA_TEST_ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan.supp"
@@ -87,7 +89,6 @@ endfunction()
 function(tessera_add_all_tests)
   tessera_find(GTest BUILD_ONLY)
   tessera_find(rapidcheck BUILD_ONLY)
-  include(GoogleTest)
   tessera_add_test_support()
   get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
   foreach(layer IN LISTS layers)
