@@ -31,8 +31,13 @@ endfunction()
 
 # tessera_add_test(<layer>): the program <layer>_test from tests/<layer>/**/*_test.cpp. CTest has one
 # test per case. Suites named Ranks*, Cuda* and Slow* get those labels, the others `unit`. Suites named
-# Mpi*, in files mpi*_test.cpp, run under mpirun with 2 and with 4 ranks (and 1).
+# Mpi*, in files mpi*_test.cpp, run under mpirun with 1, 2 and 4 ranks. Other tests of the layer, such as
+# programs under mpirun, stand in tests/<layer>/tests.cmake.
 function(tessera_add_test layer)
+  file(GLOB extra CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${layer}/tests.cmake")
+  if(extra)
+    include("${extra}")
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${layer}/*_test.cpp")
   if(NOT sources)
     return()
