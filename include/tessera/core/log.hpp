@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +45,7 @@ class Logger {
  private:
   struct Sink;
   std::unique_ptr<Sink> sink_;
+  std::string prefix_;
   LogLevel level_;
 };
 

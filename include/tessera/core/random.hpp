@@ -26,10 +26,10 @@ struct RandomKey {
 /// The 32 random bits of element `index`: word index % 4 of block index / 4.
 std::uint32_t random_bits(RandomKey key, std::uint64_t index);
 
-/// Uniform in [0, 1) with 53 bits, from the block of `index`.
+/// Uniform in [0, 1) with 53 bits, from block number `index`.
 double random_uniform(RandomKey key, std::uint64_t index);
 
-/// Standard normal (Box-Muller in double precision on the block of `index`).
+/// Standard normal (Box-Muller in double precision on block number `index`).
 double random_normal(RandomKey key, std::uint64_t index);
 
 }  // namespace tessera
