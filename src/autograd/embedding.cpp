@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/autograd/embedding.hpp"
+
+#include "tessera/autograd/op.hpp"
+#include "tessera/ops/copy.hpp"
+#include "tessera/ops/embedding.hpp"
+
+namespace tessera::autograd {
+
+Variable embedding(const Variable& table, const Variable& indices) {
+  TESSERA_CHECK(table.rank() == 2, "embedding: the table must be [V, C], not {}",
+                table.shape().to_string());
+  const int rank = indices.rank();
+  // Labels: 0.. the dims of indices, then C, then V.
+  DimLabels result = labels_of(rank);
+  result.push_back(rank);
+  Op op("embedding", {table, indices},
+        TypeRule()
+            .input({rank + 1, rank})
+            .input(labels_of(rank))
+            .result(result)
+            .needs_whole(rank + 1)
+            .linear_in(0));
+  op.gradient({0}, [indices = Saved(indices), shape = table.shape()](Gradients& g) {
+    bool accumulates = false;
+    Tensor target = g.target(0, accumulates);
+    if (target.defined()) {
+      if (!accumulates) ops::fill(target, 0.0);
+      ops::embedding_backward(target, g.dy(), indices.get());
+      return;
+    }
+    target = Tensor::zeros(g.dy().context(), shape, g.dy().dtype());
+    ops::embedding_backward(target, g.dy(), indices.get());
+    g.add(0, target);
+  });
+  return op.output(ops::embedding(table.value(), indices.value()));
+}
+
+}  // namespace tessera::autograd
