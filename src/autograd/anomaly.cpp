@@ -16,13 +16,13 @@ template <typename T>
 void check_elements(OpPhase phase, std::string_view op, const Tensor& dense, DType dtype) {
   const T* values = dense.data<T>();
   for (std::int64_t i = 0; i < dense.numel(); ++i) {
-    if (std::isfinite(values[i])) [[likely]] continue;
+    if (std::isfinite(values[i])) [[likely]]
+      continue;
     throw Error(ErrorCode::kNonFinite,
                 fmt::format("{} {}: element {} of the {} {} of shape {} is {}; it is the first op "
                             "with a value that is not finite",
                             op, phase == OpPhase::kForward ? "forward" : "backward", i,
-                            to_string(dtype),
-                            phase == OpPhase::kForward ? "output" : "gradient",
+                            to_string(dtype), phase == OpPhase::kForward ? "output" : "gradient",
                             dense.shape().to_string(), values[i]));
   }
 }

@@ -16,7 +16,8 @@ double scale_or_default(double scale, std::int64_t head_size) {
 
 void require_rank(const Variable& x, int rank, const char* what) {
   if (x.rank() != rank) {
-    throw Error(ErrorCode::kShape, fmt::format("attention: {}, not {}", what, x.shape().to_string()));
+    throw Error(ErrorCode::kShape,
+                fmt::format("attention: {}, not {}", what, x.shape().to_string()));
   }
 }
 

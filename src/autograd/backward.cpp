@@ -46,7 +46,8 @@ void accumulate_leaf(VariableState& leaf, const Tensor& gradient) {
 /// Leaves of a pass: how many contributions each still waits for, or where gradients are collected.
 struct Leaves {
   std::unordered_map<VariableState*, int> pending;
-  std::unordered_map<VariableState*, std::size_t> collected_at;  ///< gradients(): index in `collected`
+  std::unordered_map<VariableState*, std::size_t>
+      collected_at;  ///< gradients(): index in `collected`
   std::vector<Tensor> collected;
   bool collects = false;
 
@@ -129,7 +130,8 @@ bool concerns(const Node& node, const Node::Function& function, Run run) {
   if (run == Run::kAll) return true;
   bool activations = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if ((function.inputs & (std::uint64_t{1} << i)) == 0 || !node.inputs[i].wants_gradient()) continue;
+    if ((function.inputs & (std::uint64_t{1} << i)) == 0 || !node.inputs[i].wants_gradient())
+      continue;
     activations = activations || !node.inputs[i].is_weight;
   }
   return activations == (run == Run::kActivations);
@@ -158,10 +160,11 @@ void Engine::collect(const std::shared_ptr<Node>& start) {
     const std::shared_ptr<Node> node = std::move(stack.back());
     stack.pop_back();
     if (!index.emplace(node.get(), 0).second) continue;
-    TESSERA_CHECK(!node->is_released,
-                  "{}: this graph has been through backward already and its saved tensors are gone; "
-                  "run the forward pass again, or keep the graph (KeepGraph::kYes)",
-                  node->name);
+    TESSERA_CHECK(
+        !node->is_released,
+        "{}: this graph has been through backward already and its saved tensors are gone; "
+        "run the forward pass again, or keep the graph (KeepGraph::kYes)",
+        node->name);
     for (const Edge& edge : node->inputs) {
       if (edge.node != nullptr) stack.push_back(edge.node);
       if (edge.leaf != nullptr) ++leaves.pending[edge.leaf.get()];
@@ -181,10 +184,11 @@ void Engine::seed(const Root& root) {
   const VariableState& state = *root.output.state();
   Tensor gradient = root.gradient;
   if (!gradient.defined()) {
-    TESSERA_CHECK(state.value.numel() == 1,
-                  "backward from a tensor of shape {} needs a gradient of that shape; only a scalar "
-                  "starts from 1",
-                  state.value.shape().to_string());
+    TESSERA_CHECK(
+        state.value.numel() == 1,
+        "backward from a tensor of shape {} needs a gradient of that shape; only a scalar "
+        "starts from 1",
+        state.value.shape().to_string());
     gradient = Tensor::empty(state.value.context(), state.value.shape(), state.value.dtype());
     ops::fill(gradient, 1.0);
   }
@@ -221,16 +225,14 @@ void Engine::route(PendingNode& pending, Run run) {
                  std::move(flowing[i]));
     }
     if (edge.leaf == nullptr) continue;
-    const bool in_this_run =
-        run == Run::kAll || edge.is_weight == (run == Run::kWeights);
+    const bool in_this_run = run == Run::kAll || edge.is_weight == (run == Run::kWeights);
     if (in_this_run) leaves.settle(*edge.leaf);
   }
 }
 
 bool has_weight_inputs(const Node& node) {
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [](const Edge& edge) {
-    return edge.is_weight && edge.wants_gradient();
-  });
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [](const Edge& edge) { return edge.is_weight && edge.wants_gradient(); });
 }
 
 }  // namespace

@@ -32,11 +32,12 @@ void require_known_place(const Variable& x) {
   for (AxisId axis = 0; axis < x.type().count(); ++axis) {
     const AxisKind kind = x.type()[axis].kind;
     if (kind != AxisKind::kVarying && kind != AxisKind::kPartial) continue;
-    throw Error(ErrorCode::kShardingType,
-                fmt::format("dropout: on mesh axis {} the operand is {}; its elements have no global "
-                            "place, so no layout-independent mask exists. Convert it to S, R or I first",
-                            x.type().axes()->axes[static_cast<std::size_t>(axis)].name,
-                            to_string(x.type()[axis])));
+    throw Error(
+        ErrorCode::kShardingType,
+        fmt::format("dropout: on mesh axis {} the operand is {}; its elements have no global "
+                    "place, so no layout-independent mask exists. Convert it to S, R or I first",
+                    x.type().axes()->axes[static_cast<std::size_t>(axis)].name,
+                    to_string(x.type()[axis])));
   }
 }
 
@@ -50,9 +51,8 @@ Variable dropout(const Variable& x, double p, RandomKey site) {
   const RandomKey key = site.child(context.batch_origin().step);
   const ops::GlobalWindow window = global_window(x, context.batch_origin());
   Op op("dropout", {x}, elementwise_linear_rule(x.rank()));
-  op.gradient({0}, [p, key, window](Gradients& g) {
-    g.add(0, ops::dropout(g.dy(), p, key, window));
-  });
+  op.gradient({0},
+              [p, key, window](Gradients& g) { g.add(0, ops::dropout(g.dy(), p, key, window)); });
   return op.output(ops::dropout(x.value(), p, key, window));
 }
 

@@ -10,7 +10,8 @@ namespace tessera::autograd {
 namespace {
 
 /// The leaf's own accumulator, zeroed when it holds nothing yet; or a fresh zero tensor.
-Tensor weight_sum(Gradients& g, int input, const Tensor& like, std::int64_t width, bool& is_target) {
+Tensor weight_sum(Gradients& g, int input, const Tensor& like, std::int64_t width,
+                  bool& is_target) {
   bool accumulates = false;
   const Tensor target = g.target(input, accumulates);
   is_target = target.defined();
@@ -40,18 +41,18 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
     });
   }
   if (op.needs(1) || op.needs(2)) {
-    op.gradient({1, 2}, [x = Saved(x), mean = Saved(result.mean),
-                         rstd = Saved(result.rstd)](Gradients& g) {
-      const Tensor input = x.get();
-      const std::int64_t width = input.shape().back(0);
-      bool has_weight_target = false;
-      bool has_bias_target = false;
-      const Tensor dweight = weight_sum(g, 1, input, width, has_weight_target);
-      const Tensor dbias = weight_sum(g, 2, input, width, has_bias_target);
-      ops::layer_norm_weight_backward(dweight, dbias, g.dy(), input, mean.get(), rstd.get());
-      if (!has_weight_target) g.add(1, dweight);
-      if (!has_bias_target) g.add(2, dbias);
-    });
+    op.gradient(
+        {1, 2}, [x = Saved(x), mean = Saved(result.mean), rstd = Saved(result.rstd)](Gradients& g) {
+          const Tensor input = x.get();
+          const std::int64_t width = input.shape().back(0);
+          bool has_weight_target = false;
+          bool has_bias_target = false;
+          const Tensor dweight = weight_sum(g, 1, input, width, has_weight_target);
+          const Tensor dbias = weight_sum(g, 2, input, width, has_bias_target);
+          ops::layer_norm_weight_backward(dweight, dbias, g.dy(), input, mean.get(), rstd.get());
+          if (!has_weight_target) g.add(1, dweight);
+          if (!has_bias_target) g.add(2, dbias);
+        });
   }
   return op.output(std::move(result.y));
 }

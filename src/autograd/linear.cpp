@@ -102,8 +102,9 @@ Variable linear(const Variable& x, const Variable& w, int contracted) {
 Variable linear(const Variable& x, const Variable& w, const Variable& bias, int contracted) {
   const Dims dims(x.shape(), w.shape(), contracted);
   if (bias.shape() != w.shape().slice(0, dims.outputs)) {
-    throw Error(ErrorCode::kShape, fmt::format("linear: the bias {} must have the output dims of w {}",
-                                               bias.shape().to_string(), w.shape().to_string()));
+    throw Error(ErrorCode::kShape,
+                fmt::format("linear: the bias {} must have the output dims of w {}",
+                            bias.shape().to_string(), w.shape().to_string()));
   }
   // The type of the sum: the product first, so that a pending sum (row-parallel) rejects its bias.
   ShardingType type = x.type();

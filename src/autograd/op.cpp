@@ -38,7 +38,8 @@ Op::Op(const char* name, std::initializer_list<Variable> inputs, const DeclaredT
        OpSide side)
     : Op(name, std::span<const Variable>(inputs.begin(), inputs.size()), declared, side) {}
 
-Op::Op(const char* name, std::span<const Variable> inputs, const DeclaredType& declared, OpSide side)
+Op::Op(const char* name, std::span<const Variable> inputs, const DeclaredType& declared,
+       OpSide side)
     : name_(name), type_(declared.type) {
   open(inputs, side);
 }
@@ -52,10 +53,11 @@ void Op::open(std::span<const Variable> inputs, OpSide side) {
   bool all_weight_side = side == OpSide::kConversion;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TESSERA_CHECK(inputs[i].defined(), "{}: operand {} is undefined", name_, i);
-    TESSERA_CHECK(&inputs[i].context() == context_,
-                  "{}: operand {} belongs to another context than operand 0; one graph lives in one "
-                  "context",
-                  name_, i);
+    TESSERA_CHECK(
+        &inputs[i].context() == context_,
+        "{}: operand {} belongs to another context than operand 0; one graph lives in one "
+        "context",
+        name_, i);
     const VariableState& state = *inputs[i].state();
     if (!state.takes_gradient) continue;
     takes_gradient_ = true;
@@ -65,7 +67,8 @@ void Op::open(std::span<const Variable> inputs, OpSide side) {
   auto& autograd = context_->extension<AutogradState>();
   if (autograd.touched != nullptr) {
     for (const Variable& input : inputs) {
-      if (input.state()->is_leaf && input.takes_gradient()) autograd.touched->push_back(input.state());
+      if (input.state()->is_leaf && input.takes_gradient())
+        autograd.touched->push_back(input.state());
     }
   }
   if (!takes_gradient_ || !context_->records_gradients()) return;

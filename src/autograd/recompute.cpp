@@ -75,10 +75,11 @@ struct Recomputation {
       const OriginScope batch(context, origin);
       outputs = region(again);
     }
-    TESSERA_CHECK(outputs.size() == output_count,
-                  "recompute: the region returned {} outputs at first and {} when run again; it must "
-                  "be a pure function of its inputs",
-                  output_count, outputs.size());
+    TESSERA_CHECK(
+        outputs.size() == output_count,
+        "recompute: the region returned {} outputs at first and {} when run again; it must "
+        "be a pure function of its inputs",
+        output_count, outputs.size());
     std::vector<Root> roots;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i].takes_gradient()) {

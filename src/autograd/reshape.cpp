@@ -9,10 +9,11 @@
 namespace tessera::autograd {
 namespace {
 
-/// The type of one axis after a reshape of local sizes `from` -> `to`. A split dim must begin a run of
-/// dims (same number of elements before it), so that its chunks stay contiguous; its unit is counted in
-/// elements of the new dim.
-AxisType reshaped(const AxisType& type, const Shape& from, const Shape& to, const std::string& axis) {
+/// The type of one axis after a reshape of local sizes `from` -> `to`. A split dim must begin a run
+/// of dims (same number of elements before it), so that its chunks stay contiguous; its unit is
+/// counted in elements of the new dim.
+AxisType reshaped(const AxisType& type, const Shape& from, const Shape& to,
+                  const std::string& axis) {
   if (type.kind != AxisKind::kShard) return type;
   const std::int64_t before = from.numel(0, type.dim);
   std::int64_t seen = 1;
@@ -28,11 +29,12 @@ AxisType reshaped(const AxisType& type, const Shape& from, const Shape& to, cons
     }
     seen *= to[dim];
   }
-  throw Error(ErrorCode::kShardingType,
-              fmt::format("reshape: on mesh axis {} dim {} of {} is split ({}) and would not stay a "
-                          "contiguous split in {}. Gather it first (S->R), or reshape so that it stays "
-                          "the outermost of its dims",
-                          axis, type.dim, from.to_string(), to_string(type), to.to_string()));
+  throw Error(
+      ErrorCode::kShardingType,
+      fmt::format("reshape: on mesh axis {} dim {} of {} is split ({}) and would not stay a "
+                  "contiguous split in {}. Gather it first (S->R), or reshape so that it stays "
+                  "the outermost of its dims",
+                  axis, type.dim, from.to_string(), to_string(type), to.to_string()));
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ struct Inference {
                  "Reduce it first: all_reduce (P->R or P->I) or reduce_scatter (P->S)");
         }
       } else if (rule.is_jointly_linear) {
-        reject(axis, "a pending sum (P) adds only to another; anything else would be counted once "
-                     "per rank",
+        reject(axis,
+               "a pending sum (P) adds only to another; anything else would be counted once "
+               "per rank",
                "Reduce the P operand first (P->R, P->I or P->S), or add after the reduction");
       } else if (kind != AxisKind::kReplicate && !is_flexible(operands[i], kind)) {
         reject(axis, "P times anything but R is not the whole product",
@@ -72,8 +73,8 @@ struct Inference {
     const AxisType shard = operands[first].type()[axis];
     const std::int8_t label = rule.inputs[first][shard.dim];
     if (label == DimLabels::kBroadcast) {
-      reject(axis, fmt::format("dim {} of operand {} has size 1 here and is broadcast", shard.dim,
-                               first),
+      reject(axis,
+             fmt::format("dim {} of operand {} has size 1 here and is broadcast", shard.dim, first),
              "Gather it first: all_gather (S->R)");
     }
     if ((rule.whole & (1U << label)) != 0) {
@@ -151,13 +152,16 @@ TypeRule broadcast_sum_rule(const Shape& a, const Shape& b) {
     DimLabels out;
     for (int i = 0; i < shape.rank(); ++i) {
       const int from_end = shape.rank() - 1 - i;
-      const bool repeats =
-          shape[i] == 1 && from_end < other.rank() && other.back(from_end) != 1;
+      const bool repeats = shape[i] == 1 && from_end < other.rank() && other.back(from_end) != 1;
       out.push_back(repeats ? DimLabels::kBroadcast : rank - 1 - from_end);
     }
     return out;
   };
-  return TypeRule().input(labels(a, b)).input(labels(b, a)).result(labels_of(rank)).jointly_linear();
+  return TypeRule()
+      .input(labels(a, b))
+      .input(labels(b, a))
+      .result(labels_of(rank))
+      .jointly_linear();
 }
 
 ShardingType infer_type(const char* op, std::span<const Variable> operands, const TypeRule& rule) {

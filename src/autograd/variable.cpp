@@ -34,11 +34,11 @@ void Variable::set_grad(Tensor grad, ShardingType type) {
 void Variable::zero_grad() { state_->grad = Tensor(); }
 
 void Variable::set_grad_buffer(Tensor buffer) {
-  TESSERA_CHECK(buffer.is_contiguous() && buffer.shape() == shape() &&
-                    buffer.dtype() == state_->grad_dtype,
-                "gradient buffer of {}: expected a contiguous {} of {}, got {} of {}", name(),
-                shape().to_string(), to_string(state_->grad_dtype), buffer.shape().to_string(),
-                to_string(buffer.dtype()));
+  TESSERA_CHECK(
+      buffer.is_contiguous() && buffer.shape() == shape() && buffer.dtype() == state_->grad_dtype,
+      "gradient buffer of {}: expected a contiguous {} of {}, got {} of {}", name(),
+      shape().to_string(), to_string(state_->grad_dtype), buffer.shape().to_string(),
+      to_string(buffer.dtype()));
   state_->grad = Tensor();
   state_->grad_buffer = std::move(buffer);
 }

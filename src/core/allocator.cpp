@@ -67,15 +67,16 @@ std::size_t Allocator::cached_bytes() const {
 }
 
 void Allocator::throw_out_of_memory(std::size_t bytes, MemoryCategory category) const {
-  const std::string limit =
-      limit_bytes_ == 0 ? "the machine has no more memory"
-                        : fmt::format("the limit is {}", format_bytes(limit_bytes_));
-  throw Error(ErrorCode::kOutOfMemory,
-              fmt::format("out of memory: {} asked for {}, {} in use, and {}. Held by:\n{}\n"
-                          "Smaller micro-batches with more accumulation, recomputation, or sharding "
-                          "the optimizer state over more ranks would help.",
-                          to_string(category), format_bytes(bytes),
-                          format_bytes(tracker_.current_total()), limit, tracker_.report()));
+  const std::string limit = limit_bytes_ == 0
+                                ? "the machine has no more memory"
+                                : fmt::format("the limit is {}", format_bytes(limit_bytes_));
+  throw Error(
+      ErrorCode::kOutOfMemory,
+      fmt::format("out of memory: {} asked for {}, {} in use, and {}. Held by:\n{}\n"
+                  "Smaller micro-batches with more accumulation, recomputation, or sharding "
+                  "the optimizer state over more ranks would help.",
+                  to_string(category), format_bytes(bytes), format_bytes(tracker_.current_total()),
+                  limit, tracker_.report()));
 }
 
 }  // namespace tessera

@@ -14,15 +14,16 @@ std::uint32_t detail::encode(double value, const FloatFormat& format) {
   const int smallest = 1 - format.bias;
   const int exponent = std::max(std::ilogb(magnitude), smallest);
   if (exponent > format.bias + 1) return sign | format.infinity;
-  // In units of the last place at this exponent; scaling by a power of two is exact, so this rounds once.
+  // In units of the last place at this exponent; scaling by a power of two is exact, so this rounds
+  // once.
   const double units = std::nearbyint(std::ldexp(magnitude, format.mantissa - exponent));
   const auto steps = static_cast<std::int64_t>(units);
   const std::int64_t one = std::int64_t{1} << format.mantissa;
   // A carry out of the mantissa moves to the next exponent by itself.
-  const std::int64_t bits = std::ilogb(magnitude) < smallest
-                                ? steps
-                                : (static_cast<std::int64_t>(exponent + format.bias)
-                                   << format.mantissa) + steps - one;
+  const std::int64_t bits =
+      std::ilogb(magnitude) < smallest
+          ? steps
+          : (static_cast<std::int64_t>(exponent + format.bias) << format.mantissa) + steps - one;
   if (bits > static_cast<std::int64_t>(format.largest)) return sign | format.infinity;
   return sign | static_cast<std::uint32_t>(bits);
 }
@@ -37,8 +38,8 @@ double detail::decode(std::uint32_t bits, const FloatFormat& format) {
   const auto mantissa = static_cast<int>(magnitude & ((1U << format.mantissa) - 1U));
   const auto exponent = static_cast<int>(magnitude >> format.mantissa);
   if (exponent == 0) return sign * std::ldexp(mantissa, 1 - format.bias - format.mantissa);
-  return sign * std::ldexp(mantissa + (1 << format.mantissa),
-                           exponent - format.bias - format.mantissa);
+  return sign *
+         std::ldexp(mantissa + (1 << format.mantissa), exponent - format.bias - format.mantissa);
 }
 
 f8e4m3 saturating_f8e4m3(double value) {

@@ -15,9 +15,9 @@ void raise_to(std::atomic<std::size_t>& peak, std::size_t value) {
 }  // namespace
 
 const char* to_string(MemoryCategory category) {
-  constexpr const char* names[kMemoryCategoryCount] = {
-      "parameter", "gradient",      "optimizer", "activation",
-      "workspace", "communication", "kv-cache",  "offload"};
+  constexpr const char* names[kMemoryCategoryCount] = {"parameter",  "gradient",  "optimizer",
+                                                       "activation", "workspace", "communication",
+                                                       "kv-cache",   "offload"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -44,7 +44,9 @@ std::size_t MemoryTracker::current_total() const {
   return total_.current.load(std::memory_order_relaxed);
 }
 
-std::size_t MemoryTracker::peak_total() const { return total_.peak.load(std::memory_order_relaxed); }
+std::size_t MemoryTracker::peak_total() const {
+  return total_.peak.load(std::memory_order_relaxed);
+}
 
 void MemoryTracker::reset_peak() {
   for (Book& book : books_) book.peak.store(book.current.load());

@@ -45,11 +45,13 @@ void Profiler::clear() {
 std::string Profiler::chrome_trace(int rank, Clock::time_point origin) const {
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   out += fmt::format(
-      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}}", rank);
+      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}}",
+      rank);
   constexpr const char* lanes[] = {"main", "communication", "data"};
   for (int lane = 0; lane < 3; ++lane) {
     out += fmt::format(
-        ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}",
+        ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}"
+        "\"}}}}",
         rank, lane, lanes[lane]);
   }
   for (const Event& event : events()) {

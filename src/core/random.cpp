@@ -16,9 +16,9 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 std::array<std::uint32_t, 4> block(RandomKey key, std::uint64_t number) {
-  return philox4x32({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), 0, 0},
-                    {static_cast<std::uint32_t>(key.value),
-                     static_cast<std::uint32_t>(key.value >> 32)});
+  return philox4x32(
+      {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32), 0, 0},
+      {static_cast<std::uint32_t>(key.value), static_cast<std::uint32_t>(key.value >> 32)});
 }
 
 double to_unit(std::uint32_t high, std::uint32_t low) {
@@ -33,10 +33,9 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(a)};
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
     key[0] += 0x9E3779B9U;
     key[1] += 0xBB67AE85U;
   }

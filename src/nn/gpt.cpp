@@ -33,10 +33,11 @@ void GptConfig::validate() const {
   require(layers > 0, fmt::format("model.layers must be at least 1, not {}", layers));
   require(width > 0, fmt::format("model.width must be at least 1, not {}", width));
   require(heads > 0, fmt::format("model.heads must be at least 1, not {}", heads));
-  require(width % heads == 0,
-          fmt::format("model.heads = {} does not divide model.width = {}; every head needs the same "
-                      "whole number of channels",
-                      heads, width));
+  require(
+      width % heads == 0,
+      fmt::format("model.heads = {} does not divide model.width = {}; every head needs the same "
+                  "whole number of channels",
+                  heads, width));
   require(vocabulary > 0, fmt::format("model.vocabulary must be at least 1, not {}", vocabulary));
   require(sequence > 0, fmt::format("train.sequence must be at least 1, not {}", sequence));
   require(dropout >= 0.0 && dropout < 1.0,
@@ -72,12 +73,12 @@ Variable GptBlock::forward(const Variable& x) {
 
 Gpt::Gpt(const BuildContext& build, const GptConfig& config) : Module(build), config_(config) {
   config.validate();
-  tokens_ = add_child("tokens", std::make_shared<Embedding>(build.child("tokens"),
-                                                            config.vocabulary, config.width,
-                                                            config.init_std));
-  positions_ = add_child("positions", std::make_shared<Embedding>(build.child("positions"),
-                                                                  config.sequence, config.width,
-                                                                  config.init_std));
+  tokens_ =
+      add_child("tokens", std::make_shared<Embedding>(build.child("tokens"), config.vocabulary,
+                                                      config.width, config.init_std));
+  positions_ =
+      add_child("positions", std::make_shared<Embedding>(build.child("positions"), config.sequence,
+                                                         config.width, config.init_std));
   for (int i = 0; i < config.layers; ++i) {
     const std::string name = fmt::format("blocks.{}", i);
     blocks_.push_back(add_child(name, std::make_shared<GptBlock>(build.child(name), config)));

@@ -50,9 +50,9 @@ SelfAttention::SelfAttention(const BuildContext& build, std::int64_t width, int 
   const std::int64_t head_size = width / heads;
   qkv_ = add_child("qkv", std::make_shared<Linear>(build.child("qkv"), Shape{3, heads, head_size},
                                                    Shape{width}, std));
-  projection_ = add_child("projection",
-                          std::make_shared<Linear>(build.child("projection"), Shape{width},
-                                                   Shape{heads, head_size}, residual_std));
+  projection_ =
+      add_child("projection", std::make_shared<Linear>(build.child("projection"), Shape{width},
+                                                       Shape{heads, head_size}, residual_std));
 }
 
 Variable SelfAttention::forward(const Variable& x) {
@@ -61,14 +61,12 @@ Variable SelfAttention::forward(const Variable& x) {
 
 Mlp::Mlp(const BuildContext& build, std::int64_t width, double std, double residual_std)
     : Module(build) {
-  up_ = add_child("up", std::make_shared<Linear>(build.child("up"), Shape{4 * width}, Shape{width},
-                                                 std));
+  up_ = add_child("up",
+                  std::make_shared<Linear>(build.child("up"), Shape{4 * width}, Shape{width}, std));
   down_ = add_child("down", std::make_shared<Linear>(build.child("down"), Shape{width},
                                                      Shape{4 * width}, residual_std));
 }
 
-Variable Mlp::forward(const Variable& x) {
-  return down_->forward(autograd::gelu(up_->forward(x)));
-}
+Variable Mlp::forward(const Variable& x) { return down_->forward(autograd::gelu(up_->forward(x))); }
 
 }  // namespace tessera::nn

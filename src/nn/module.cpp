@@ -27,8 +27,7 @@ ParameterPtr Module::add_parameter(std::string_view name, const Shape& shape, co
   parameter->decay = decay;
   parameter->placement.global_shape = shape;
   parameter->placement.type = ShardingType(build_.axes);
-  const Tensor value =
-      Tensor::zeros(context(), shape, build_.dtype, MemoryCategory::kParameter);
+  const Tensor value = Tensor::zeros(context(), shape, build_.dtype, MemoryCategory::kParameter);
   if (init.kind == Init::Kind::kOnes) ops::fill(value, 1.0);
   if (init.kind == Init::Kind::kNormal) {
     spmd::fill_normal(value, parameter->placement, build_.site(name), init.std);

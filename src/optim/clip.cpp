@@ -15,8 +15,8 @@ constexpr std::int64_t kBlock = std::int64_t{1} << 16;
 }  // namespace
 
 double gradient_norm(std::span<const spmd::ParameterPtr> parameters, comm::Communicator* world) {
-  // One slot per parameter and block, filled by the owner only; then a sum over ranks that adds zeros,
-  // and a sum over slots in their order.
+  // One slot per parameter and block, filled by the owner only; then a sum over ranks that adds
+  // zeros, and a sum over slots in their order.
   std::vector<double> slots;
   for (const spmd::ParameterPtr& parameter : parameters) {
     const std::int64_t count = parameter->placement.global_shape.numel();
@@ -29,8 +29,7 @@ double gradient_norm(std::span<const spmd::ParameterPtr> parameters, comm::Commu
   }
   if (world != nullptr && world->size() > 1 && !parameters.empty()) {
     Context& context = parameters[0]->variable.context();
-    const Tensor all =
-        Tensor::from(context, {static_cast<std::int64_t>(slots.size())}, slots);
+    const Tensor all = Tensor::from(context, {static_cast<std::int64_t>(slots.size())}, slots);
     world->all_reduce(all).wait();
     slots = all.to_vector<double>();
   }

@@ -28,8 +28,7 @@ double WarmupCosine::at(std::int64_t update) const {
     return peak * static_cast<double>(update + 1) / static_cast<double>(warmup);
   }
   if (update >= total) return minimum;
-  const double done =
-      static_cast<double>(update - warmup) / static_cast<double>(total - warmup);
+  const double done = static_cast<double>(update - warmup) / static_cast<double>(total - warmup);
   return minimum + 0.5 * (peak - minimum) * (1.0 + std::cos(std::numbers::pi * done));
 }
 

@@ -14,8 +14,8 @@ namespace {
 struct Bucket {
   std::vector<spmd::ParameterPtr> parameters;
   DType dtype = DType::kF32;
-  Tensor gradients;  ///< flat; the parameters' gradient buffers are views of it
-  Tensor reduced;    ///< what is sent: `gradients` itself, or a copy in the reduction dtype
+  Tensor gradients;         ///< flat; the parameters' gradient buffers are views of it
+  Tensor reduced;           ///< what is sent: `gradients` itself, or a copy in the reduction dtype
   std::size_t waiting = 0;  ///< parameters without a final gradient in this backward pass
   comm::Work work;
 };
@@ -65,10 +65,9 @@ void Ddp::Impl::allocate(Bucket& bucket, const DdpOptions& options) {
   }
   const DType sent = bucket.dtype == DType::kF64 ? DType::kF64 : options.reduce_dtype;
   bucket.reduced = communicator->allocate(mesh.context(), {count}, sent);
-  bucket.gradients = sent == bucket.dtype
-                         ? bucket.reduced
-                         : Tensor::zeros(mesh.context(), {count}, bucket.dtype,
-                                         MemoryCategory::kGradient);
+  bucket.gradients = sent == bucket.dtype ? bucket.reduced
+                                          : Tensor::zeros(mesh.context(), {count}, bucket.dtype,
+                                                          MemoryCategory::kGradient);
   std::int64_t first = 0;
   for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     autograd::Variable& variable = parameter->variable;
@@ -105,14 +104,16 @@ Ddp::Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const Dd
                 to_string(options.reduce_dtype));
   impl_->parameters = module.parameters();
   for (const spmd::ParameterPtr& parameter : impl_->parameters) {
-    TESSERA_CHECK(parameter->placement.type.axes() == mesh.axes(),
-                  "Ddp: {} is typed on [{}], not on this mesh; build the module with the mesh's axes",
-                  parameter->name, to_string(parameter->placement.type));
+    TESSERA_CHECK(
+        parameter->placement.type.axes() == mesh.axes(),
+        "Ddp: {} is typed on [{}], not on this mesh; build the module with the mesh's axes",
+        parameter->name, to_string(parameter->placement.type));
     ShardingType type = parameter->placement.type;
     for (const AxisId axis : mesh.group(impl_->group)) {
-      TESSERA_CHECK(type[axis].kind == AxisKind::kInvariant,
-                    "Ddp: {} is {} at rest on a data axis; data parallelism needs it invariant there",
-                    parameter->name, to_string(type[axis]));
+      TESSERA_CHECK(
+          type[axis].kind == AxisKind::kInvariant,
+          "Ddp: {} is {} at rest on a data axis; data parallelism needs it invariant there",
+          parameter->name, to_string(type[axis]));
     }
     parameter->set_compute_type(mesh.with(type, impl_->group, AxisType::replicate()));
   }
@@ -153,9 +154,8 @@ void Ddp::finish_step() {
     }
     for (const spmd::ParameterPtr& parameter : bucket.parameters) {
       const ShardingType type = parameter->variable.grad_type();
-      parameter->variable.set_grad(
-          parameter->variable.grad(),
-          impl_->mesh.with(type, impl_->group, AxisType::invariant()));
+      parameter->variable.set_grad(parameter->variable.grad(),
+                                   impl_->mesh.with(type, impl_->group, AxisType::invariant()));
     }
   }
   impl_->is_last_backward = false;

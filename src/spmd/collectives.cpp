@@ -144,10 +144,11 @@ Tensor all_to_all(const Tensor& local, const Shape& global, AxisType from, AxisT
 
 [[noreturn]] void reject(const Group& group, const AxisType& from, const AxisType& to,
                          const char* why) {
-  throw Error(ErrorCode::kShardingType,
-              fmt::format("convert on mesh group {}: {} -> {} {}. The conversions are I->R R->I S->R "
-                          "S->I P->R P->I P->S S(i)->S(j) I->S R->S R->P V->P",
-                          group.name, to_string(from), to_string(to), why));
+  throw Error(
+      ErrorCode::kShardingType,
+      fmt::format("convert on mesh group {}: {} -> {} {}. The conversions are I->R R->I S->R "
+                  "S->I P->R P->I P->S S(i)->S(j) I->S R->S R->P V->P",
+                  group.name, to_string(from), to_string(to), why));
 }
 
 /// The one type that all axes of the group have (a split over several axes taken as one).
@@ -159,7 +160,8 @@ AxisType common_type(const ShardingType& type, const Group& group) {
     if (first.kind == AxisKind::kShard) {
       expected.order = static_cast<std::uint8_t>(first.order + i);
     }
-    if (type[axes[i]] != expected) reject(group, first, type[axes[i]], "needs one type on all axes");
+    if (type[axes[i]] != expected)
+      reject(group, first, type[axes[i]], "needs one type on all axes");
   }
   return first;
 }
@@ -198,8 +200,7 @@ bool is_allowed(const AxisType& a, const AxisType& b) {
     case kReplicate:
       return b.kind == kInvariant || b.kind == kShard || b.kind == kPartial;
     case kShard:
-      return b.kind == kReplicate || b.kind == kInvariant ||
-             (b.kind == kShard && b.dim != a.dim);
+      return b.kind == kReplicate || b.kind == kInvariant || (b.kind == kShard && b.dim != a.dim);
     case kPartial:
       return b.kind == kReplicate || b.kind == kInvariant || b.kind == kShard;
     case kVarying:
@@ -222,10 +223,11 @@ Variable convert(const Variable& x, const Mesh& mesh, std::string_view group_nam
     conversion.global[from.dim] =
         global_size > 0 ? global_size : x.shape()[from.dim] * group.communicator.size();
     const std::int64_t expected = group.own(conversion.global[from.dim], from.unit).size;
-    TESSERA_CHECK(expected == x.shape()[from.dim],
-                  "convert: dim {} of size {} is not this rank's chunk ({}) of {} elements in units of "
-                  "{}; give the global size",
-                  from.dim, x.shape()[from.dim], expected, conversion.global[from.dim], from.unit);
+    TESSERA_CHECK(
+        expected == x.shape()[from.dim],
+        "convert: dim {} of size {} is not this rank's chunk ({}) of {} elements in units of "
+        "{}; give the global size",
+        from.dim, x.shape()[from.dim], expected, conversion.global[from.dim], from.unit);
   }
   if (to.kind == AxisKind::kShard) {
     TESSERA_CHECK(to.dim >= 0 && to.dim < x.rank(), "convert: {} is not a dim of {}", to.dim,
@@ -259,16 +261,17 @@ void compare_replicas(const Mesh& mesh, std::string_view op, const Tensor& value
     if ((kind != AxisKind::kReplicate && kind != AxisKind::kInvariant) || info.size == 1) continue;
     comm::Communicator& communicator = *mesh.communicator(info.name);
     const std::vector<std::int64_t> mine{static_cast<std::int64_t>(hash_tensor(value))};
-    const Tensor all = Tensor::empty(mesh.context(), {info.size}, DType::kI64,
-                                     MemoryCategory::kCommunication);
+    const Tensor all =
+        Tensor::empty(mesh.context(), {info.size}, DType::kI64, MemoryCategory::kCommunication);
     communicator.all_gather(Tensor::from(mesh.context(), {1}, mine), all).wait();
     const std::vector<std::int64_t> hashes = all.to_vector<std::int64_t>();
     for (int r = 1; r < info.size; ++r) {
       if (hashes[static_cast<std::size_t>(r)] == hashes[0]) continue;
-      throw Error(ErrorCode::kShardingType,
-                  fmt::format("{}: the output is {} on mesh axis {}, but the ranks at coordinates 0 "
-                              "and {} hold different values",
-                              op, to_string(type[axis]), info.name, r));
+      throw Error(
+          ErrorCode::kShardingType,
+          fmt::format("{}: the output is {} on mesh axis {}, but the ranks at coordinates 0 "
+                      "and {} hold different values",
+                      op, to_string(type[axis]), info.name, r));
     }
   }
 }

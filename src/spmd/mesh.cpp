@@ -41,16 +41,17 @@ Mesh::Mesh(Context& context, std::shared_ptr<comm::Communicator> world,
   int product = 1;
   for (const AxisSpec& axis : axes) {
     if (axis.size < 1) {
-      throw Error(ErrorCode::kConfig, fmt::format("mesh axis {} has size {}; sizes start at 1",
-                                                  axis.name, axis.size));
+      throw Error(ErrorCode::kConfig,
+                  fmt::format("mesh axis {} has size {}; sizes start at 1", axis.name, axis.size));
     }
     product *= axis.size;
   }
   if (product != world_->size()) {
-    throw Error(ErrorCode::kConfig,
-                fmt::format("the mesh {} needs {} ranks, but {} are running; change an axis or start "
-                            "{} ranks",
-                            describe(axes), product, world_->size(), product));
+    throw Error(
+        ErrorCode::kConfig,
+        fmt::format("the mesh {} needs {} ranks, but {} are running; change an axis or start "
+                    "{} ranks",
+                    describe(axes), product, world_->size(), product));
   }
   AxisTable table;
   int stride = product;

@@ -41,7 +41,8 @@ spmd::ParameterPtr make_parameter(Context& context, const std::vector<double>& v
   parameter->name = "w";
   const Shape shape{static_cast<std::int64_t>(values.size())};
   parameter->placement.global_shape = shape;
-  parameter->variable = autograd::Variable::parameter(Tensor::from(context, shape, values), {}, "w");
+  parameter->variable =
+      autograd::Variable::parameter(Tensor::from(context, shape, values), {}, "w");
   return parameter;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every conversion is the identity on the logical tensor, forward and backward: distribute a whole tensor
-// by the first type, convert, and put the pieces together by the second one.
+// Every conversion is the identity on the logical tensor, forward and backward: distribute a whole
+// tensor by the first type, convert, and put the pieces together by the second one.
 #include "tessera/spmd/collectives.hpp"
 
 #include <gtest/gtest.h>
@@ -127,8 +127,8 @@ TEST_P(Conversions, KeepTheLogicalTensorAndItsGradient) {
   const AxisType s1 = AxisType::shard(1);
   const AxisType s1u = AxisType::shard(1, 2);
   const std::pair<AxisType, AxisType> all[] = {
-      {i, r},  {r, i},   {s0, r},  {s1, r}, {s1u, r}, {s0, i}, {s1, i},   {s1u, i},
-      {p, r},  {p, i},   {p, s0},  {p, s1}, {p, s1u}, {i, s0}, {i, s1u},  {r, s0},
+      {i, r},  {r, i},   {s0, r},  {s1, r},  {s1u, r},  {s0, i},   {s1, i},  {s1u, i},
+      {p, r},  {p, i},   {p, s0},  {p, s1},  {p, s1u},  {i, s0},   {i, s1u}, {r, s0},
       {r, s1}, {r, s1u}, {s0, s1}, {s1, s0}, {s0, s1u}, {s1u, s0}, {r, p}};
   for (const auto& [from, to] : all) check_conversion(GetParam(), from, to);
 }
@@ -190,9 +190,8 @@ TEST(ReplicaCheckTest, NamesTheOpWhoseReplicasDiffer) {
         const spmd::ReplicaCheckScope check(mesh);
         const Variable same(Tensor::zeros(*context, {4}, DType::kF64), mesh.invariant());
         EXPECT_NO_THROW(autograd::scale(same, 2.0));
-        const Variable liar(
-            Tensor::from(*context, {1}, std::vector<double>{1.0 + world->rank()}),
-            mesh.invariant());
+        const Variable liar(Tensor::from(*context, {1}, std::vector<double>{1.0 + world->rank()}),
+                            mesh.invariant());
         try {
           autograd::scale(liar, 2.0);
           ADD_FAILURE() << "different replicas were accepted";

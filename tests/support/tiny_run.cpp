@@ -10,6 +10,7 @@
 #include "tessera/optim/adamw.hpp"
 #include "tessera/optim/clip.hpp"
 #include "tessera/optim/schedule.hpp"
+#include "tessera/spmd/collectives.hpp"
 
 namespace tessera::testing {
 namespace {

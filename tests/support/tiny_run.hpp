@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short training run of a tiny GPT in f64 with everything on that a layout could get wrong: dropout,
-// ragged labels, accumulation, clipping. The same global data whatever the number of ranks.
+// A short training run of a tiny GPT in f64 with everything on that a layout could get wrong:
+// dropout, ragged labels, accumulation, clipping. The same global data whatever the number of
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ struct TinyRunResult {
 /// Runs on one rank of `world`; every rank returns the same result.
 TinyRunResult tiny_run(std::shared_ptr<comm::Communicator> world, const TinyRunOptions& options);
 
-/// Largest difference of two results' tensors, each relative to the larger of the tensor's maximum and a
-/// thousandth of all tensors' maximum.
+/// Largest difference of two results' tensors, each relative to the larger of the tensor's maximum
+/// and a thousandth of all tensors' maximum.
 double relative_difference(const std::map<std::string, std::vector<double>>& a,
                            const std::map<std::string, std::vector<double>>& b);
 

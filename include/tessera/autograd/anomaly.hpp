@@ -6,8 +6,8 @@
 
 namespace tessera::autograd {
 
-/// While it lives, an op whose output or gradient is not finite throws Error{kNonFinite} with the op's
-/// name, the phase, the position of the first bad element and its value.
+/// While it lives, an op whose output or gradient is not finite throws Error{kNonFinite} with the
+/// op's name, the phase, the position of the first bad element and its value.
 class AnomalyScope {
  public:
   explicit AnomalyScope(Context& context);

@@ -2,8 +2,8 @@
 // Scaled dot-product attention.
 #pragma once
 
-#include "tessera/ops/attention.hpp"
 #include "tessera/autograd/variable.hpp"
+#include "tessera/ops/attention.hpp"
 
 namespace tessera::autograd {
 

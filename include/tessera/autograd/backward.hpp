@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs gradients through a graph. Nodes run in the reverse order of their creation, so the order of
-// every sum is fixed. A pass can stop at a boundary and go on later, so that a pipeline schedule can
-// interleave two of them; and it can leave the weight gradients for later (the W of zero-bubble
+// every sum is fixed. A pass can stop at a boundary and go on later, so that a pipeline schedule
+// can interleave two of them; and it can leave the weight gradients for later (the W of zero-bubble
 // schedules).
 #pragma once
 
@@ -21,7 +21,8 @@ struct Root {
 
 enum class BackwardPart {
   kAll,
-  kInput,  ///< only gradients that flow on to activations; weight gradients are returned as deferred
+  kInput,  ///< only gradients that flow on to activations; weight gradients are returned as
+           ///< deferred
 };
 
 enum class KeepGraph { kNo, kYes };

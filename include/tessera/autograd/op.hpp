@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a differentiable function is written: open an Op with its sharding rule (there is no way without
-// one), compute the value with ops::, give one closure per group of inputs that returns gradients, and
-// make the output.
+// How a differentiable function is written: open an Op with its sharding rule (there is no way
+// without one), compute the value with ops::, give one closure per group of inputs that returns
+// gradients, and make the output.
 //
 //   Variable gelu(const Variable& x) {
 //     Op op("gelu", {x}, elementwise_rule(x.rank()));
@@ -11,8 +11,8 @@
 //     return op.output(ops::gelu(x.value()));
 //   }
 //
-// Closures for activations and for weights are separate where they need different tensors, because a
-// pipeline may run the weight part later and keep only what that part captured.
+// Closures for activations and for weights are separate where they need different tensors, because
+// a pipeline may run the weight part later and keep only what that part captured.
 #pragma once
 
 #include <functional>
@@ -38,9 +38,9 @@ class Gradients {
   virtual bool wants(int input) const = 0;
   /// Contributes to the gradient of an input: the input's shape. May alias dy.
   virtual void add(int input, Tensor gradient) = 0;
-  /// Where a leaf's gradient accumulates, so that a kernel can add in place; `accumulates` says whether
-  /// the target already holds a part (false: overwrite it; every element must be written). Undefined
-  /// when there is no such place: use add() then. The target counts as contributed.
+  /// Where a leaf's gradient accumulates, so that a kernel can add in place; `accumulates` says
+  /// whether the target already holds a part (false: overwrite it; every element must be written).
+  /// Undefined when there is no such place: use add() then. The target counts as contributed.
   virtual Tensor target(int input, bool& accumulates) = 0;
 };
 
@@ -75,12 +75,12 @@ class Node {
   ~Node();
 
   const char* name = "";
-  std::uint64_t sequence = 0;  ///< order of creation in the context
-  bool is_weight_side = false; ///< a conversion of parameters only
+  std::uint64_t sequence = 0;   ///< order of creation in the context
+  bool is_weight_side = false;  ///< a conversion of parameters only
   std::vector<Edge> inputs;
   std::vector<OutputInfo> outputs;
   std::vector<Function> functions;
-  bool is_released = false;    ///< closures are gone after a backward pass
+  bool is_released = false;  ///< closures are gone after a backward pass
 };
 
 /// Whether an op's output on a parameter is still on the weight side: conversions (cast, permute,
@@ -114,7 +114,8 @@ class Op {
   /// The single output, with the inferred type.
   Variable output(Tensor value);
   /// Several outputs; `types` one per output.
-  std::vector<Variable> outputs(std::span<const Tensor> values, std::span<const ShardingType> types);
+  std::vector<Variable> outputs(std::span<const Tensor> values,
+                                std::span<const ShardingType> types);
 
  private:
   void open(std::span<const Variable> inputs, OpSide side);

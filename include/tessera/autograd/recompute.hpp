@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recomputation of a region (Chen et al., arXiv 1604.06174): the forward pass keeps only the region's
-// inputs, the backward pass runs the region again. Random numbers are functions of indices, so the second
-// run is the first one bit for bit. Parameters used inside get their gradients through the region's own
-// node: their hooks fire once, in order, tied or not.
+// Recomputation of a region (Chen et al., arXiv 1604.06174): the forward pass keeps only the
+// region's inputs, the backward pass runs the region again. Random numbers are functions of
+// indices, so the second run is the first one bit for bit. Parameters used inside get their
+// gradients through the region's own node: their hooks fire once, in order, tied or not.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor that a gradient closure needs later. It remembers the version it saw (a later in-place change
-// is an error at backward), and goes through the pack hook of the moment: offload, recompute, compress.
+// A tensor that a gradient closure needs later. It remembers the version it saw (a later in-place
+// change is an error at backward), and goes through the pack hook of the moment: offload,
+// recompute, compress.
 #pragma once
 
 #include <cstdint>

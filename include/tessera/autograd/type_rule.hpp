@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding-type rules of local operations, as an einsum over named dims. An op names every dim of its
-// operands and its result with a small label; the rule says which labels the op needs whole and in which
-// operands it is linear. The type of the result on every mesh axis follows (or an error that names the
-// op, the axis, the operand types and the conversions that would fix it):
+// Sharding-type rules of local operations, as an einsum over named dims. An op names every dim of
+// its operands and its result with a small label; the rule says which labels the op needs whole and
+// in which operands it is linear. The type of the result on every mesh axis follows (or an error
+// that names the op, the axis, the operand types and the conversions that would fix it):
 //   all I -> I; all R -> R; R with V or S -> V or S
 //   S on a label: every operand that has the label is sharded alike on it, the others are R;
 //   the label is in the result -> S there; it is contracted -> P (never beside a P operand)
@@ -46,9 +46,9 @@ struct TypeRule {
   std::array<DimLabels, kMaxInputs> inputs{};
   int input_count = 0;
   DimLabels output;
-  std::uint32_t whole = 0;          ///< bit l: label l must not be sharded
-  std::uint32_t linear = 0;         ///< bit i: the op is linear in operand i
-  bool is_jointly_linear = false;   ///< linear in all operands together (a sum of them)
+  std::uint32_t whole = 0;         ///< bit l: label l must not be sharded
+  std::uint32_t linear = 0;        ///< bit i: the op is linear in operand i
+  bool is_jointly_linear = false;  ///< linear in all operands together (a sum of them)
 
   TypeRule& input(const DimLabels& labels) {
     inputs[static_cast<std::size_t>(input_count++)] = labels;

@@ -18,8 +18,9 @@ class Node;
 struct VariableState {
   Tensor value;
   ShardingType type;
-  std::string name;             ///< leaves only, for messages
-  bool takes_gradient = false;  ///< whether it depends on a leaf that takes gradients (in any grad mode)
+  std::string name;  ///< leaves only, for messages
+  bool takes_gradient =
+      false;  ///< whether it depends on a leaf that takes gradients (in any grad mode)
   bool is_leaf = true;
   bool is_parameter = false;
   bool is_weight_side = false;  ///< a parameter, or one behind conversions only: its gradient is a
@@ -28,9 +29,9 @@ struct VariableState {
   int output = 0;               ///< which output of the node
 
   // Leaves that take gradients:
-  Tensor grad;                  ///< undefined until the first contribution after zero_grad()
+  Tensor grad;  ///< undefined until the first contribution after zero_grad()
   ShardingType grad_type;
-  Tensor grad_buffer;           ///< where the gradient is to be accumulated, if set (bucket views)
+  Tensor grad_buffer;  ///< where the gradient is to be accumulated, if set (bucket views)
   DType grad_dtype = DType::kF32;
   std::function<void()> grad_ready;  ///< after the last contribution of a backward pass
   std::function<Tensor()> regather;  ///< if set, saved for backward as this recipe, not as data

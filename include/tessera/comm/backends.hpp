@@ -15,13 +15,14 @@ namespace tessera::comm {
 std::vector<std::string_view> backend_names();
 
 /// The world communicator of a backend: "self" (one rank) or "mpi" (initialises MPI with
-/// THREAD_MULTIPLE if the caller has not; a lower thread level is an error that says how to initialise).
-/// "threads" has no world: use run_threads. An unknown name is an error that lists the known ones.
+/// THREAD_MULTIPLE if the caller has not; a lower thread level is an error that says how to
+/// initialise). "threads" has no world: use run_threads. An unknown name is an error that lists the
+/// known ones.
 std::shared_ptr<Communicator> make_world(std::string_view backend);
 
 /// Runs `body(communicator)` on `size` threads, the ranks of one process, each with a "threads"
-/// communicator. When a rank throws, the communicator is poisoned, the others leave their waits, and
-/// the first error (by time) is rethrown with its rank after all threads have joined.
+/// communicator. When a rank throws, the communicator is poisoned, the others leave their waits,
+/// and the first error (by time) is rethrown with its rank after all threads have joined.
 void run_threads(int size, const std::function<void(Communicator&)>& body);
 /// The same, handing out shared ownership (for objects that keep the communicator).
 void run_threads(int size, const std::function<void(std::shared_ptr<Communicator>)>& body,

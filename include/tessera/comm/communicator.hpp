@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ordered group of ranks that exchange tensors. Required of a backend: name, isend, irecv, split.
-// The collectives have default algorithms over those: direct exchange and a local sum in rank order, so
-// that no bucket size and no timing changes a bit. Every operation is asynchronous and returns Work; the
-// operations of one communicator happen in the order of their calls, which must be the same on every
-// rank. Tensors are contiguous and must not be touched until the Work is done (the Work keeps them
-// alive). After a failure the communicator is poisoned: every later call and wait throws
-// Error{kPeerFailed} that repeats the first cause.
+// An ordered group of ranks that exchange tensors. Required of a backend: name, isend, irecv,
+// split. The collectives have default algorithms over those: direct exchange and a local sum in
+// rank order, so that no bucket size and no timing changes a bit. Every operation is asynchronous
+// and returns Work; the operations of one communicator happen in the order of their calls, which
+// must be the same on every rank. Tensors are contiguous and must not be touched until the Work is
+// done (the Work keeps them alive). After a failure the communicator is poisoned: every later call
+// and wait throws Error{kPeerFailed} that repeats the first cause.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,8 @@ class Communicator {
   std::chrono::milliseconds timeout() const { return timeout_; }
   virtual void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // --- required of a backend -----------------------------------------------------------------------
+  // --- required of a backend
+  // -----------------------------------------------------------------------
   /// Sends to `peer` (a rank of this group); matched by (peer, tag), in order. Any number of bytes.
   virtual Work isend(const Tensor& tensor, int peer, int tag) = 0;
   /// Receives exactly the tensor's bytes; another size is Error{kInvalidArgument} on the receiver.
@@ -46,20 +47,22 @@ class Communicator {
   /// negative color gives null. Blocks (with the deadline).
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 
-  // --- collectives: ring factor (n-1)/n bytes per rank beside each ------------------------------------
+  // --- collectives: ring factor (n-1)/n bytes per rank beside each
+  // ------------------------------------
   /// In place. 2 (n-1)/n. Sums in rank order, in the tensor's dtype (f16/bf16/f8: summed in f32 and
   /// rounded once).
   virtual Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::kSum);
-  /// `output` is the concatenation of the ranks' inputs in rank order. `counts[r]` elements come from
-  /// rank r (empty: all alike). (n-1)/n of the output.
+  /// `output` is the concatenation of the ranks' inputs in rank order. `counts[r]` elements come
+  /// from rank r (empty: all alike). (n-1)/n of the output.
   virtual Work all_gather(const Tensor& input, const Tensor& output,
                           std::span<const std::int64_t> counts = {});
-  /// `input` is the concatenation of one piece per rank; rank r gets the reduced piece r, of `counts[r]`
-  /// elements (empty: all alike). (n-1)/n of the input.
-  virtual Work reduce_scatter(const Tensor& input, const Tensor& output, ReduceOp op = ReduceOp::kSum,
+  /// `input` is the concatenation of one piece per rank; rank r gets the reduced piece r, of
+  /// `counts[r]` elements (empty: all alike). (n-1)/n of the input.
+  virtual Work reduce_scatter(const Tensor& input, const Tensor& output,
+                              ReduceOp op = ReduceOp::kSum,
                               std::span<const std::int64_t> counts = {});
-  /// Piece j of `input` (`send_counts[j]` elements) goes to rank j; `output` holds the received pieces in
-  /// rank order (`receive_counts`). Empty counts: all alike.
+  /// Piece j of `input` (`send_counts[j]` elements) goes to rank j; `output` holds the received
+  /// pieces in rank order (`receive_counts`). Empty counts: all alike.
   virtual Work all_to_all(const Tensor& input, const Tensor& output,
                           std::span<const std::int64_t> send_counts = {},
                           std::span<const std::int64_t> receive_counts = {});

@@ -8,8 +8,8 @@
 
 namespace tessera::comm {
 
-/// Shared state of one operation. A backend (or decorator) derives from it; it holds the tensors of the
-/// operation until it is done.
+/// Shared state of one operation. A backend (or decorator) derives from it; it holds the tensors of
+/// the operation until it is done.
 class WorkState {
  public:
   virtual ~WorkState() = default;

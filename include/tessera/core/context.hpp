@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that a rank has one of: device, allocator and books, stream, seed, numerics mode, log,
-// profiler, interned mesh axes. Tensors and modules are made from a Context and keep it alive. Eight
-// ranks can be threads of one process, and two trainers can share one: nothing here is global.
-// A Context is used by one thread at a time (its rank's); the allocator, books and profiler also by the
-// rank's communication thread.
+// profiler, interned mesh axes. Tensors and modules are made from a Context and keep it alive.
+// Eight ranks can be threads of one process, and two trainers can share one: nothing here is
+// global. A Context is used by one thread at a time (its rank's); the allocator, books and profiler
+// also by the rank's communication thread.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ namespace tessera {
 
 class Tensor;
 
-/// kDeterministic: same layout, same bits. kLayoutInvariant: also the same bits for the layouts that
-/// the docs list. kFast: anything goes.
+/// kDeterministic: same layout, same bits. kLayoutInvariant: also the same bits for the layouts
+/// that the docs list. kFast: anything goes.
 enum class Numerics { kFast, kDeterministic, kLayoutInvariant };
 
 /// When an observer sees a tensor.
@@ -39,11 +39,11 @@ struct ContextOptions {
   Device device{};
   int rank = 0;
   int world_size = 1;
-  int threads = 1;                 ///< CPU threads for kernels
+  int threads = 1;  ///< CPU threads for kernels
   std::uint64_t seed = 0;
   Numerics numerics = Numerics::kDeterministic;
-  std::size_t memory_limit = 0;    ///< bytes; 0 is no limit
-  bool check_types = true;         ///< sharding types are checked as the graph is built
+  std::size_t memory_limit = 0;  ///< bytes; 0 is no limit
+  bool check_types = true;       ///< sharding types are checked as the graph is built
   LogLevel log_level = LogLevel::kInfo;
 };
 
@@ -84,7 +84,8 @@ class Context : public std::enable_shared_from_this<Context> {
   int add_observer(Observer observer);
   void remove_observer(int token);
   bool has_observers() const { return !observers_.empty(); }
-  void notify(OpPhase phase, std::string_view op, const Tensor& value, const ShardingType& type) const;
+  void notify(OpPhase phase, std::string_view op, const Tensor& value,
+              const ShardingType& type) const;
 
   /// The one T of this context, made on first use: state of a higher layer that belongs to the rank
   /// (the autograd's node counter, for example).
@@ -98,12 +99,12 @@ class Context : public std::enable_shared_from_this<Context> {
     return *static_cast<T*>(extensions_.back().second.get());
   }
 
-  /// Where the current micro-batch lies in the step: dropout and other random ops of a training step
-  /// draw by these global coordinates, so that no layout changes a mask.
+  /// Where the current micro-batch lies in the step: dropout and other random ops of a training
+  /// step draw by these global coordinates, so that no layout changes a mask.
   struct BatchOrigin {
     std::uint64_t step = 0;
-    std::int64_t first_row = 0;  ///< global index, in the step's batch, of this micro-batch's first row
-                                 ///< over all ranks (a shard's own offset comes from its type)
+    std::int64_t first_row = 0;  ///< global index, in the step's batch, of this micro-batch's first
+                                 ///< row over all ranks (a shard's own offset comes from its type)
   };
   const BatchOrigin& batch_origin() const { return batch_origin_; }
   void set_batch_origin(const BatchOrigin& origin) { batch_origin_ = origin; }

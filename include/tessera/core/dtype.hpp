@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. The 8- and 16-bit floats are our own types with exact rounding (low_precision.hpp).
+// Element types. The 8- and 16-bit floats are our own types with exact rounding
+// (low_precision.hpp).
 #pragma once
 
 #include <cstddef>

@@ -64,9 +64,9 @@ namespace detail {
 }  // namespace tessera
 
 /// Throws Error{kInvalidArgument} with a formatted message unless `condition` holds.
-#define TESSERA_CHECK(condition, ...)                                                      \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::tessera::detail::fail(::tessera::ErrorCode::kInvalidArgument,                      \
-                              ::fmt::format(__VA_ARGS__), std::source_location::current()); \
+#define TESSERA_CHECK(condition, ...)                                                             \
+  do {                                                                                            \
+    if (!(condition)) [[unlikely]]                                                                \
+      ::tessera::detail::fail(::tessera::ErrorCode::kInvalidArgument, ::fmt::format(__VA_ARGS__), \
+                              std::source_location::current());                                   \
   } while (false)

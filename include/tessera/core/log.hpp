@@ -27,19 +27,23 @@ class Logger {
 
   template <typename... Args>
   void info(fmt::format_string<Args...> format, Args&&... args) {
-    if (is_enabled(LogLevel::kInfo)) write(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+    if (is_enabled(LogLevel::kInfo))
+      write(LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
   }
   template <typename... Args>
   void warn(fmt::format_string<Args...> format, Args&&... args) {
-    if (is_enabled(LogLevel::kWarn)) write(LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
+    if (is_enabled(LogLevel::kWarn))
+      write(LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
   }
   template <typename... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) {
-    if (is_enabled(LogLevel::kDebug)) write(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+    if (is_enabled(LogLevel::kDebug))
+      write(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
   }
   template <typename... Args>
   void error(fmt::format_string<Args...> format, Args&&... args) {
-    if (is_enabled(LogLevel::kError)) write(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+    if (is_enabled(LogLevel::kError))
+      write(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
   }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 8- and 16-bit floats, as storage types: arithmetic is done in float or double. Conversion rounds
-// once, to nearest even, from float and from double. Formats: IEEE 754 binary16, bfloat16, and OCP 8-bit
-// floating point (E4M3 without infinities, E5M2).
+// The 8- and 16-bit floats, as storage types: arithmetic is done in float or double. Conversion
+// rounds once, to nearest even, from float and from double. Formats: IEEE 754 binary16, bfloat16,
+// and OCP 8-bit floating point (E4M3 without infinities, E5M2).
 //           bias  largest      smallest normal  smallest subnormal
 //   bf16    127   3.3895e38    2^-126           2^-133
 //   f16     15    65504        2^-14            2^-24
@@ -19,8 +19,8 @@ namespace tessera {
 
 namespace detail {
 
-/// Bits of a small float with `mantissa` explicit bits. `infinity` is the pattern that overflow gives, `nan`
-/// the one of NaN (both without sign), `largest` that of the largest finite value.
+/// Bits of a small float with `mantissa` explicit bits. `infinity` is the pattern that overflow
+/// gives, `nan` the one of NaN (both without sign), `largest` that of the largest finite value.
 struct FloatFormat {
   int mantissa;
   int bias;
@@ -94,7 +94,8 @@ struct f8e5m2 {
   }
 };
 
-/// Conversions that give the largest finite value of the sign where the plain ones overflow; NaN stays.
+/// Conversions that give the largest finite value of the sign where the plain ones overflow; NaN
+/// stays.
 f8e4m3 saturating_f8e4m3(double value);
 f8e5m2 saturating_f8e5m2(double value);
 

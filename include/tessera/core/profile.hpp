@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scoped profiler with Chrome-trace output (open it in Perfetto or chrome://tracing). Off by default;
-// a range costs one branch then.
+// Scoped profiler with Chrome-trace output (open it in Perfetto or chrome://tracing). Off by
+// default; a range costs one branch then.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A random
-// number is a pure function of (key, index): no state, so no layout, order or recomputation changes it.
+// number is a pure function of (key, index): no state, so no layout, order or recomputation changes
+// it.
 #pragma once
 
 #include <array>

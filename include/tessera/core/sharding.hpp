@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding types: what the values of a tensor on the ranks of one mesh axis have to do with each other,
-// and with that what its gradient is. One type per atomic mesh axis.
+// Sharding types: what the values of a tensor on the ranks of one mesh axis have to do with each
+// other, and with that what its gradient is. One type per atomic mesh axis.
 //   Replicate R   same value on every rank; gradient is Partial
 //   Invariant I   one computation that every rank repeats; gradient is Invariant
 //   Shard S(d)    contiguous balanced chunks of dim d, in whole units; gradient likewise
@@ -43,16 +43,17 @@ enum class AxisKind : std::uint8_t { kReplicate, kInvariant, kShard, kVarying, k
 /// The type on one axis. `dim`, `unit` and `order` have a meaning for kShard only.
 struct AxisType {
   AxisKind kind = AxisKind::kInvariant;
-  std::int8_t dim = -1;     ///< the split dim
-  std::uint8_t order = 0;   ///< where several axes split one dim: 0 is the outermost split
-  std::int32_t unit = 1;    ///< elements of the dim that stay together
+  std::int8_t dim = -1;    ///< the split dim
+  std::uint8_t order = 0;  ///< where several axes split one dim: 0 is the outermost split
+  std::int32_t unit = 1;   ///< elements of the dim that stay together
 
   static constexpr AxisType replicate() { return {AxisKind::kReplicate, -1, 0, 1}; }
   static constexpr AxisType invariant() { return {AxisKind::kInvariant, -1, 0, 1}; }
   static constexpr AxisType varying() { return {AxisKind::kVarying, -1, 0, 1}; }
   static constexpr AxisType partial() { return {AxisKind::kPartial, -1, 0, 1}; }
   static constexpr AxisType shard(int dim, int unit = 1, int order = 0) {
-    return {AxisKind::kShard, static_cast<std::int8_t>(dim), static_cast<std::uint8_t>(order), unit};
+    return {AxisKind::kShard, static_cast<std::int8_t>(dim), static_cast<std::uint8_t>(order),
+            unit};
   }
   /// The type of the gradient: R <-> P, the others their own.
   constexpr AxisType dual() const {

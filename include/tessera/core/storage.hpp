@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reference-counted memory that tensors view. It keeps its Context (and so the allocator) alive, and
-// counts its in-place changes, so that a saved tensor knows when it went stale.
+// Reference-counted memory that tensors view. It keeps its Context (and so the allocator) alive,
+// and counts its in-place changes, so that a saved tensor knows when it went stale.
 #pragma once
 
 #include <atomic>

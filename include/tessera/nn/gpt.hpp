@@ -20,7 +20,7 @@ struct GptConfig {
   std::int64_t sequence = 1024;  ///< most positions
   double dropout = 0.0;
   double layer_norm_eps = 1e-5;
-  double init_std = 0.02;        ///< residual projections start with init_std / sqrt(2 layers)
+  double init_std = 0.02;  ///< residual projections start with init_std / sqrt(2 layers)
 
   /// kConfig errors: sizes not positive, heads not dividing width, dropout outside [0, 1).
   void validate() const;

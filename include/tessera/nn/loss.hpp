@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss is a list of terms. Each is a sum over tokens with its global weight and a coefficient: the loss
-// is sum of coefficient * sum / weight, and the gradient of a term starts from coefficient / weight. The
-// weight is global and known before forward (all-reduced when the batch is formed), so that afterwards
-// every gradient reduction is a plain sum, in any layout and under accumulation.
+// A loss is a list of terms. Each is a sum over tokens with its global weight and a coefficient:
+// the loss is sum of coefficient * sum / weight, and the gradient of a term starts from coefficient
+// / weight. The weight is global and known before forward (all-reduced when the batch is formed),
+// so that afterwards every gradient reduction is a plain sum, in any layout and under accumulation.
 #pragma once
 
 #include <span>
@@ -17,8 +17,9 @@ namespace tessera::nn {
 
 struct LossTerm {
   std::string name;
-  autograd::Variable sum;    ///< [] f64: this rank's and micro-batch's part; P (or I) on the data axes
-  double weight = 0.0;       ///< global, over the whole step; 0 gives no gradient
+  autograd::Variable
+      sum;              ///< [] f64: this rank's and micro-batch's part; P (or I) on the data axes
+  double weight = 0.0;  ///< global, over the whole step; 0 gives no gradient
   double coefficient = 1.0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module tree. A module registers its parameters and children in its constructor; names are
-// qualified by the path. Containers hold children by shared pointer, so that a parallel strategy can
-// replace one.
+// qualified by the path. Containers hold children by shared pointer, so that a parallel strategy
+// can replace one.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct BuildContext {
   Context* context = nullptr;
   const AxisTable* axes = nullptr;  ///< null without a mesh
   DType dtype = DType::kF32;
-  std::string path;                 ///< "" at the root
+  std::string path;  ///< "" at the root
 
   BuildContext child(std::string_view name) const;
   /// A key for random numbers at this place in the model, independent of layout.

@@ -26,8 +26,8 @@ void axpy_kernel(const AxpyArgs& args, Stream& stream);
 
 /// Floating dtypes, equal on both sides. kShape error when the shapes do not broadcast.
 Tensor add(const Tensor& a, const Tensor& b);
-/// y = a + b into `y` (contiguous, of the broadcast shape), which may be a or b itself; its version is
-/// bumped.
+/// y = a + b into `y` (contiguous, of the broadcast shape), which may be a or b itself; its version
+/// is bumped.
 void add_into(const Tensor& y, const Tensor& a, const Tensor& b);
 /// y += alpha * x in place; same shape; y's version is bumped. x may be of a lower float dtype.
 void axpy(const Tensor& y, const Tensor& x, double alpha = 1.0);

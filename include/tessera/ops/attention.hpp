@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention, blocked with an online softmax (Milakov and Gimelshein, arXiv 1805.02867;
-// Dao, arXiv 2307.08691): o = softmax(scale q k^T + mask) v per head; T x S scores are never stored.
-// Causal: query i sees keys j <= i (T = S). Blocks that the mask hides whole are skipped.
+// Scaled dot-product attention, blocked with an online softmax (Milakov and Gimelshein, arXiv
+// 1805.02867; Dao, arXiv 2307.08691): o = softmax(scale q k^T + mask) v per head; T x S scores are
+// never stored. Causal: query i sees keys j <= i (T = S). Blocks that the mask hides whole are
+// skipped.
 #pragma once
 
 #include "tessera/core/device.hpp"
@@ -13,11 +14,13 @@ namespace tessera::ops {
 enum class AttentionMask { kNone, kCausal };
 
 struct AttentionArgs {
-  TensorView q;    ///< [B, T, H, D], any strides but D contiguous
-  TensorView k;    ///< [B, S, G, D], H a multiple of G (grouped heads: head h uses k, v of h / (H / G))
+  TensorView q;  ///< [B, T, H, D], any strides but D contiguous
+  TensorView
+      k;  ///< [B, S, G, D], H a multiple of G (grouped heads: head h uses k, v of h / (H / G))
   TensorView v;    ///< [B, S, G, D]
   TensorView out;  ///< [B, T, H, D], D contiguous
-  TensorView lse;  ///< [B, H, T]: log-sum-exp of the scaled, masked scores; -inf where nothing is seen
+  TensorView
+      lse;  ///< [B, H, T]: log-sum-exp of the scaled, masked scores; -inf where nothing is seen
   AttentionMask mask = AttentionMask::kCausal;
   double scale = 1.0;
   void* workspace = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross entropy of logits against class indices: per token, logsumexp(logits) - logits[target], and 0
-// where the target is ignored. The sum is taken in f64 over fixed blocks of tokens.
+// Cross entropy of logits against class indices: per token, logsumexp(logits) - logits[target], and
+// 0 where the target is ignored. The sum is taken in f64 over fixed blocks of tokens.
 #pragma once
 
 #include "tessera/core/device.hpp"
@@ -36,7 +36,8 @@ struct CrossEntropyResult {
   Tensor lse;     ///< targets' shape, logits' dtype
 };
 
-/// logits [..., V], targets [...] i32. A target outside [0, V) that is not `ignore_index` is an error.
+/// logits [..., V], targets [...] i32. A target outside [0, V) that is not `ignore_index` is an
+/// error.
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
                                  std::int32_t ignore_index = kIgnoreIndex);
 Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& targets,

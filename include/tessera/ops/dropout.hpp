@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout by global coordinates: element g is kept when random_bits(key, g) >= p 2^32, and divided by
-// 1 - p then. g is the row-major index of the element in the *global* tensor, so that no layout and no
-// recomputation changes the mask. The backward pass is the same function of dy.
+// Dropout by global coordinates: element g is kept when random_bits(key, g) >= p 2^32, and divided
+// by 1 - p then. g is the row-major index of the element in the *global* tensor, so that no layout
+// and no recomputation changes the mask. The backward pass is the same function of dy.
 #pragma once
 
 #include "tessera/core/device.hpp"

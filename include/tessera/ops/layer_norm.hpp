@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LayerNorm over the last dim (Ba et al., arXiv 1607.06450): y = (x - mean) rstd w + b, with the biased
-// variance and rstd = 1 / sqrt(var + eps). Statistics in f32 for f32 (f64 for f64), two-pass.
+// LayerNorm over the last dim (Ba et al., arXiv 1607.06450): y = (x - mean) rstd w + b, with the
+// biased variance and rstd = 1 / sqrt(var + eps). Statistics in f32 for f32 (f64 for f64),
+// two-pass.
 #pragma once
 
 #include "tessera/core/device.hpp"

@@ -23,9 +23,9 @@ class AdamW {
  public:
   AdamW(std::vector<spmd::ParameterPtr> parameters, const AdamWConfig& config);
 
-  /// One update of every parameter that has a gradient; `grad_scale` multiplies gradients (clipping).
-  /// Refuses (Error{kShardingType}) a gradient whose type is not the dual of its parameter's placement:
-  /// a reduction is missing, or was done twice.
+  /// One update of every parameter that has a gradient; `grad_scale` multiplies gradients
+  /// (clipping). Refuses (Error{kShardingType}) a gradient whose type is not the dual of its
+  /// parameter's placement: a reduction is missing, or was done twice.
   void step(double lr, double grad_scale = 1.0);
   void zero_grad();
   /// Updates done.

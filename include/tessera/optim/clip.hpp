@@ -14,8 +14,8 @@ namespace tessera::optim {
 /// 2-norm of all gradients (f64). `world` may be null for one process. Every rank must call it.
 double gradient_norm(std::span<const spmd::ParameterPtr> parameters, comm::Communicator* world);
 
-/// min(1, limit / (norm + 1e-6)): what to multiply gradients with. A limit of 0 or less means no clipping.
-/// A norm that is not finite gives 0 with a counted skip left to the caller.
+/// min(1, limit / (norm + 1e-6)): what to multiply gradients with. A limit of 0 or less means no
+/// clipping. A norm that is not finite gives 0 with a counted skip left to the caller.
 double clip_coefficient(double norm, double limit);
 
 }  // namespace tessera::optim

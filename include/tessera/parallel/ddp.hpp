@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism: every rank holds all parameters and sees its own rows. Parameters are R on the data
-// axes in the forward pass, so their gradients are P; over the micro-batches of a step they accumulate
-// at the leaf, and once per step each bucket is reduced P->I, overlapped with the rest of backward.
-// Buckets are bounded by size and filled in the reverse order of use; the sums are in rank order, so no
-// bucket size and no timing changes a bit.
+// Data parallelism: every rank holds all parameters and sees its own rows. Parameters are R on the
+// data axes in the forward pass, so their gradients are P; over the micro-batches of a step they
+// accumulate at the leaf, and once per step each bucket is reduced P->I, overlapped with the rest
+// of backward. Buckets are bounded by size and filled in the reverse order of use; the sums are in
+// rank order, so no bucket size and no timing changes a bit.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +24,20 @@ struct DdpOptions {
 
 class Ddp {
  public:
-  /// Wraps `module`'s parameters for the mesh group `group`. Collective. Rank 0's initial values need
-  /// not be sent: initialisation does not depend on the rank.
-  Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const DdpOptions& options = {});
+  /// Wraps `module`'s parameters for the mesh group `group`. Collective. Rank 0's initial values
+  /// need not be sent: initialisation does not depend on the rank.
+  Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group,
+      const DdpOptions& options = {});
   ~Ddp();
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
 
-  /// To be called before the backward pass of the step's last micro-batch: from then on a bucket whose
-  /// gradients are all ready is reduced at once.
+  /// To be called before the backward pass of the step's last micro-batch: from then on a bucket
+  /// whose gradients are all ready is reduced at once.
   void begin_last_backward();
-  /// Reduces what is left (parameters that got no gradient here count as zero), waits, and sets every
-  /// parameter's gradient to the reduced one of type I. Once per step; in the same order on every rank.
+  /// Reduces what is left (parameters that got no gradient here count as zero), waits, and sets
+  /// every parameter's gradient to the reduced one of type I. Once per step; in the same order on
+  /// every rank.
   void finish_step();
   /// Number of buckets.
   std::size_t bucket_count() const;

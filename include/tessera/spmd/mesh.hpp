@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh: the ranks as a product of atomic axes, the last axis fastest. Names such as "dp" are ordered
-// tuples of atomic axes. There is one communicator per tuple in use, split in a fixed order from the
-// parent.
+// A mesh: the ranks as a product of atomic axes, the last axis fastest. Names such as "dp" are
+// ordered tuples of atomic axes. There is one communicator per tuple in use, split in a fixed order
+// from the parent.
 #pragma once
 
 #include <map>
@@ -30,9 +30,9 @@ struct AxisGroup {
 
 class Mesh {
  public:
-  /// Collective over `world`, whose size must be the product of the axis sizes (kConfig error that names
-  /// the numbers). Every atomic axis is also a group of its own name. Communicators of all groups, and of
-  /// `world` whole, are made here, in the order given.
+  /// Collective over `world`, whose size must be the product of the axis sizes (kConfig error that
+  /// names the numbers). Every atomic axis is also a group of its own name. Communicators of all
+  /// groups, and of `world` whole, are made here, in the order given.
   Mesh(Context& context, std::shared_ptr<comm::Communicator> world, std::span<const AxisSpec> axes,
        std::span<const AxisGroup> groups = {});
 

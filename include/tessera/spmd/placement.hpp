@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a parameter lives: its global shape, its sharding type on every axis, and the pipeline stages
-// that hold it. It drives initialisation, the gradient norm, weight decay, checkpoints and reports;
-// nothing else may say who owns what.
+// Where a parameter lives: its global shape, its sharding type on every axis, and the pipeline
+// stages that hold it. It drives initialisation, the gradient norm, weight decay, checkpoints and
+// reports; nothing else may say who owns what.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tessera::spmd {
 
 struct Placement {
   Shape global_shape;
-  ShardingType type;             ///< at rest: I or S on every axis
-  std::vector<int> stages{0};    ///< pipeline stages that hold it; the first one owns it in sums
+  ShardingType type;           ///< at rest: I or S on every axis
+  std::vector<int> stages{0};  ///< pipeline stages that hold it; the first one owns it in sums
 
   /// This rank's range of a dim: the successive splits of all axes that shard it.
   ChunkRange range(int dim) const;
@@ -24,8 +24,8 @@ struct Placement {
   Shape local_shape() const;
   /// This rank's first global coordinate of every dim.
   Shape local_offset() const;
-  /// True when this rank counts the parameter in sums over the mesh: coordinate 0 on every axis on which
-  /// it is not sharded.
+  /// True when this rank counts the parameter in sums over the mesh: coordinate 0 on every axis on
+  /// which it is not sharded.
   bool is_owner() const;
 };
 
