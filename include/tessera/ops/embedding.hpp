@@ -17,7 +17,6 @@ struct EmbeddingBackwardArgs {
   TensorView indices;  ///< [N], i32
   TensorView dy;       ///< [N, C]
   TensorView dtable;   ///< [V, C], added to
-  void* workspace = nullptr;
 };
 
 template <DeviceType D>
@@ -25,8 +24,6 @@ void embedding_kernel(const EmbeddingArgs& args, Stream& stream);
 /// Each row sums its tokens in their order: the same bits for any thread count.
 template <DeviceType D>
 void embedding_backward_kernel(const EmbeddingBackwardArgs& args, Stream& stream);
-template <DeviceType D>
-std::size_t embedding_backward_workspace_bytes(const EmbeddingBackwardArgs& args);
 
 /// indices [...] i32, result [..., C]. An index outside [0, V) is an error that names it.
 Tensor embedding(const Tensor& table, const Tensor& indices);

@@ -28,18 +28,15 @@ struct LayerNormWeightBackwardArgs {
   TensorView x, mean, rstd, dy;
   TensorView dweight;  ///< [C], added to
   TensorView dbias;    ///< [C], added to
-  void* workspace = nullptr;
 };
 
 template <DeviceType D>
 void layer_norm_kernel(const LayerNormArgs& args, Stream& stream);
 template <DeviceType D>
 void layer_norm_backward_kernel(const LayerNormBackwardArgs& args, Stream& stream);
-/// Sums over rows in fixed blocks: the same bits for any thread count.
+/// Every column sums its rows in order: the same bits for any thread count.
 template <DeviceType D>
 void layer_norm_weight_backward_kernel(const LayerNormWeightBackwardArgs& args, Stream& stream);
-template <DeviceType D>
-std::size_t layer_norm_weight_backward_workspace_bytes(const LayerNormWeightBackwardArgs& args);
 
 struct LayerNormResult {
   Tensor y;     ///< x's shape

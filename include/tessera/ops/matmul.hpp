@@ -24,6 +24,11 @@ struct MatmulArgs {
   void* workspace = nullptr;  ///< matmul_workspace_bytes(args), 64-byte aligned
 };
 
+/// K.
+inline std::int64_t inner_size(const MatmulArgs& args) {
+  return args.a.shape.back(args.transpose_a == Transpose::kYes ? 1 : 0);
+}
+
 template <DeviceType D>
 std::size_t matmul_workspace_bytes(const MatmulArgs& args, const Stream& stream);
 template <DeviceType D>

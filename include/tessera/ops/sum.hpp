@@ -13,7 +13,6 @@ namespace tessera::ops {
 struct SumArgs {
   TensorView x;  ///< [outer, reduced, inner], contiguous
   TensorView y;  ///< [outer, inner]
-  bool accumulates = false;
 };
 struct SquareSumArgs {
   TensorView x;     ///< [N], contiguous
