@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All tensors are cut into chunks of one size, and the list of chunks is shared out over the threads.
+// All tensors are cut into chunks of one size, and the list of chunks is shared out over the
+// threads.
 #include "tessera/ops/adamw.hpp"
 
 #include <algorithm>

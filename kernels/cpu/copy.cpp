@@ -55,7 +55,8 @@ Walk merged(const TensorView& x, const TensorView& y) {
 }
 
 template <typename From, typename To>
-void copy_run(const From* x, std::int64_t x_stride, To* y, std::int64_t y_stride, std::int64_t count) {
+void copy_run(const From* x, std::int64_t x_stride, To* y, std::int64_t y_stride,
+              std::int64_t count) {
   if constexpr (std::is_same_v<From, To>) {
     if (x_stride == 1 && y_stride == 1) {
       std::memcpy(y, x, static_cast<std::size_t>(count) * sizeof(To));

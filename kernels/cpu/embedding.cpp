@@ -43,11 +43,10 @@ void embedding_backward_kernel<DeviceType::kCpu>(const EmbeddingBackwardArgs& ar
                                                  Stream& stream) {
   const std::int64_t width = args.dtable.shape[1];
   kernels::visit_f64_f32("embedding", args.dy.dtype, [&]<typename T>() {
-    parallel_for(stream, (width + kColumns - 1) / kColumns, 1,
-                 [&](std::int64_t a, std::int64_t b) {
-                   const std::int64_t first = a * kColumns;
-                   add_stripe<T>(args, first, std::min(b * kColumns, width) - first);
-                 });
+    parallel_for(stream, (width + kColumns - 1) / kColumns, 1, [&](std::int64_t a, std::int64_t b) {
+      const std::int64_t first = a * kColumns;
+      add_stripe<T>(args, first, std::min(b * kColumns, width) - first);
+    });
   });
 }
 

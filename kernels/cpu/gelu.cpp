@@ -33,7 +33,9 @@ template <typename T>
   }
 }
 
-TESSERA_MULTIVERSION void forward_run(const float* x, float* y, std::int64_t n) { forward(x, y, n); }
+TESSERA_MULTIVERSION void forward_run(const float* x, float* y, std::int64_t n) {
+  forward(x, y, n);
+}
 TESSERA_MULTIVERSION void forward_run(const double* x, double* y, std::int64_t n) {
   forward(x, y, n);
 }

@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kRows = 6;      ///< rows of a register tile
 constexpr std::int64_t kColumns = 16;  ///< columns of a register tile
 
-/// Tile of C: A strip [k][kRows], B panel [k][kColumns]; sums start from C or zero and run over K in order.
+/// Tile of C: A strip [k][kRows], B panel [k][kColumns]; sums start from C or zero and run over K
+/// in order.
 template <typename T>
 [[gnu::always_inline]] inline void tile(std::int64_t k, const T* a, const T* b, T* sums) {
   T acc[kRows][kColumns];
@@ -85,7 +86,8 @@ void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Strided<T> a, Strided<
   T* strips = panels + panel_count * kColumns * k;
   parallel_for(stream, panel_count, 4, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t p = first; p < last; ++p) {
-      pack_panel(b, k, p * kColumns, std::min(kColumns, n - p * kColumns), panels + p * kColumns * k);
+      pack_panel(b, k, p * kColumns, std::min(kColumns, n - p * kColumns),
+                 panels + p * kColumns * k);
     }
   });
   std::atomic<int> next_strip{0};

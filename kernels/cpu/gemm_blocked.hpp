@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own GEMM: blocked and packed, every element of C summed over K in order with fused multiply-adds.
-// An element's bits depend on its row of A, its column of B and K only: not on M, N, the thread count or
-// the instruction set.
+// Our own GEMM: blocked and packed, every element of C summed over K in order with fused
+// multiply-adds. An element's bits depend on its row of A, its column of B and K only: not on M, N,
+// the thread count or the instruction set.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Strided {
   std::int64_t column;
 };
 
-/// c [m, n] (row stride ldc) = a [m, k] b [k, n], plus c when `accumulates`. `workspace`: gemm_workspace.
+/// c [m, n] (row stride ldc) = a [m, k] b [k, n], plus c when `accumulates`. `workspace`:
+/// gemm_workspace.
 void gemm_blocked(std::int64_t m, std::int64_t n, std::int64_t k, Strided<float> a,
                   Strided<float> b, float* c, std::int64_t ldc, bool accumulates, float* workspace,
                   const Stream& stream);

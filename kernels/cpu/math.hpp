@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that the compiler vectorises: sums in a fixed number of lanes (the same bits on every ISA and
-// for any thread count), and an exponential without calls.
+// Loops that the compiler vectorises: sums in a fixed number of lanes (the same bits on every ISA
+// and for any thread count), and an exponential without calls.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,8 @@ namespace tessera::kernels {
 
 inline constexpr int kLanes = 16;
 
-/// Sum of f(i) for i in [0, count): lane i % 16 adds its terms in order, then the lanes are added in order.
+/// Sum of f(i) for i in [0, count): lane i % 16 adds its terms in order, then the lanes are added
+/// in order.
 template <typename T, typename F>
 [[gnu::always_inline]] inline T lane_sum(std::int64_t count, F&& f) {
   T lanes[kLanes] = {};

@@ -52,17 +52,17 @@ kernels::Strided<T> strided(const TensorView& x, std::int64_t batch, Transpose t
 }
 
 void sgemm(const MatmulArgs& args, std::int64_t batch) {
-  const dnnl_status_t status = dnnl_sgemm(
-      args.transpose_a == Transpose::kYes ? 'T' : 'N',
-      args.transpose_b == Transpose::kYes ? 'T' : 'N', args.c.shape[1], args.c.shape[2],
-      inner_size(args), 1.0F, args.a.as<float>() + batch * args.a.strides[0], leading(args.a),
-      args.b.as<float>() + batch * args.b.strides[0], leading(args.b),
-      args.accumulates ? 1.0F : 0.0F, args.c.as<float>() + batch * args.c.strides[0],
-      args.c.shape[2]);
+  const dnnl_status_t status =
+      dnnl_sgemm(args.transpose_a == Transpose::kYes ? 'T' : 'N',
+                 args.transpose_b == Transpose::kYes ? 'T' : 'N', args.c.shape[1], args.c.shape[2],
+                 inner_size(args), 1.0F, args.a.as<float>() + batch * args.a.strides[0],
+                 leading(args.a), args.b.as<float>() + batch * args.b.strides[0], leading(args.b),
+                 args.accumulates ? 1.0F : 0.0F, args.c.as<float>() + batch * args.c.strides[0],
+                 args.c.shape[2]);
   if (status != dnnl_success) {
-    throw Error(ErrorCode::kInternal, fmt::format("matmul: oneDNN refused [{}, {}] (K = {}), status {}",
-                                                  args.c.shape[1], args.c.shape[2],
-                                                  inner_size(args), static_cast<int>(status)));
+    throw Error(ErrorCode::kInternal,
+                fmt::format("matmul: oneDNN refused [{}, {}] (K = {}), status {}", args.c.shape[1],
+                            args.c.shape[2], inner_size(args), static_cast<int>(status)));
   }
 }
 

@@ -11,7 +11,8 @@
 namespace tessera::ops {
 namespace {
 
-constexpr std::int64_t kBlock = 4096;  ///< elements of a row summed in lanes; blocks are added in f64
+constexpr std::int64_t kBlock =
+    4096;  ///< elements of a row summed in lanes; blocks are added in f64
 constexpr std::int64_t kColumns = 64;
 
 TESSERA_MULTIVERSION float block_sum(const float* x, std::int64_t n) {
@@ -54,9 +55,8 @@ void sum_rows(const SumArgs& args, const Stream& stream) {
   parallel_for(stream, args.x.shape[0] * blocks, 4, [&](std::int64_t a, std::int64_t b) {
     for (std::int64_t i = a; i < b; ++i) {
       const std::int64_t first = i % blocks * kBlock;
-      parts[static_cast<std::size_t>(i)] = static_cast<double>(
-          block_sum(args.x.as<T>() + i / blocks * reduced + first,
-                    std::min(kBlock, reduced - first)));
+      parts[static_cast<std::size_t>(i)] = static_cast<double>(block_sum(
+          args.x.as<T>() + i / blocks * reduced + first, std::min(kBlock, reduced - first)));
     }
   });
   for (std::int64_t row = 0; row < args.x.shape[0]; ++row) {

@@ -8,9 +8,10 @@
 #include "tessera/core/error.hpp"
 #include "tessera/core/low_precision.hpp"
 
-// The loop is compiled for the baseline, AVX2 and AVX-512; the machine's best is chosen when loaded.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
+// The loop is compiled for the baseline, AVX2 and AVX-512; the machine's best is chosen when
+// loaded.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TESSERA_MULTIVERSION \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

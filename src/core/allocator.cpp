@@ -18,23 +18,25 @@ Allocator::Block Allocator::allocate(std::size_t bytes, MemoryCategory category)
   if (bytes == 0) return Block{nullptr, 0, 0, category};
   if (bytes > static_cast<std::size_t>(-1) - kAlignment) throw_out_of_memory(bytes, category);
   const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (limit_bytes_ != 0 && tracker_.current_total() + size > limit_bytes_) {
+  // One lock over check and charge: two threads cannot both take the last bytes below the limit.
+  std::unique_lock lock(mutex_);
+  if (limit_bytes_ != 0 &&
+      (size > limit_bytes_ || tracker_.current_total() > limit_bytes_ - size)) {
     throw_out_of_memory(bytes, category);
   }
   Block block{nullptr, size, size, category};
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = cache_.lower_bound(size);
-    if (found != cache_.end() && found->first - size <= found->first / 8) {
-      block.data = found->second;
-      block.capacity = found->first;
-      cached_bytes_ -= found->first;
-      cache_.erase(found);
-    }
+  const auto found = cache_.lower_bound(size);
+  if (found != cache_.end() && found->first - size <= found->first / 8) {
+    block.data = found->second;
+    block.capacity = found->first;
+    cached_bytes_ -= found->first;
+    cache_.erase(found);
   }
   if (block.data == nullptr) block.data = std::aligned_alloc(kAlignment, size);
   if (block.data == nullptr) {
+    lock.unlock();
     trim();
+    lock.lock();
     block.data = std::aligned_alloc(kAlignment, size);
   }
   if (block.data == nullptr) throw_out_of_memory(bytes, category);

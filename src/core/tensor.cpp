@@ -119,6 +119,7 @@ void Tensor::check_dtype(DType wanted) const {
 }
 
 void Tensor::copy_out(void* out) const {
+  TESSERA_CHECK(defined(), "an undefined tensor has no elements: it was never assigned");
   copy_strided(view(), size_of(dtype_), static_cast<std::byte*>(out));
 }
 
@@ -156,6 +157,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
   int open = -1;
   for (int i = 0; i < wanted.rank(); ++i) {
     if (wanted[i] != -1) {
+      TESSERA_CHECK(wanted[i] >= 0, "reshape to {}: a size is negative", shape.to_string());
       known *= wanted[i];
     } else {
       TESSERA_CHECK(open < 0, "reshape to {}: only one dim may be -1", shape.to_string());
@@ -203,9 +205,10 @@ Tensor Tensor::transpose(int a, int b) const {
 }
 
 Tensor Tensor::narrow(int dim, std::int64_t first, std::int64_t size) const {
-  TESSERA_CHECK(dim >= 0 && dim < rank() && first >= 0 && size >= 0 && first + size <= shape_[dim],
-                "narrow of {}: dim {} has no range [{}, {})", shape_.to_string(), dim, first,
-                first + size);
+  TESSERA_CHECK(dim >= 0 && dim < rank() && first >= 0 && size >= 0 && first <= shape_[dim] &&
+                    size <= shape_[dim] - first,
+                "narrow of {}: dim {} has no {} elements from {} on", shape_.to_string(), dim, size,
+                first);
   Shape shape = shape_;
   shape[dim] = size;
   return Tensor(storage_, dtype_, shape, strides_, offset_ + first * strides_[dim]);
@@ -233,6 +236,10 @@ Tensor Tensor::broadcast_to(const Shape& shape) const {
     TESSERA_CHECK(shape_[i] == wanted || shape_[i] == 1, "{} does not broadcast to {}",
                   shape_.to_string(), shape.to_string());
     strides[lead + i] = shape_[i] == wanted ? strides_[i] : 0;
+  }
+  for (const std::int64_t size : shape) {
+    TESSERA_CHECK(size >= 0, "{} does not broadcast to {}: a size is negative", shape_.to_string(),
+                  shape.to_string());
   }
   return Tensor(storage_, dtype_, shape, strides, offset_);
 }

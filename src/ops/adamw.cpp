@@ -14,15 +14,16 @@ AdamWTensor checked(const AdamWState& state) {
   const Tensor* all[] = {&state.parameter, &state.gradient, &state.m, &state.v};
   for (const Tensor* tensor : all) {
     if (tensor->shape() != state.parameter.shape() || !tensor->is_contiguous()) {
-      throw Error(ErrorCode::kShape,
-                  fmt::format("adamw: parameter, gradient and moments must be contiguous and of one "
-                              "shape; the parameter is {}, another {}",
-                              state.parameter.shape().to_string(), tensor->shape().to_string()));
+      throw Error(
+          ErrorCode::kShape,
+          fmt::format("adamw: parameter, gradient and moments must be contiguous and of one "
+                      "shape; the parameter is {}, another {}",
+                      state.parameter.shape().to_string(), tensor->shape().to_string()));
     }
     if (tensor->dtype() != state.parameter.dtype()) {
-      throw Error(ErrorCode::kDType, fmt::format("adamw: the parameter is {} but another tensor {}",
-                                                 to_string(state.parameter.dtype()),
-                                                 to_string(tensor->dtype())));
+      throw Error(ErrorCode::kDType,
+                  fmt::format("adamw: the parameter is {} but another tensor {}",
+                              to_string(state.parameter.dtype()), to_string(tensor->dtype())));
     }
   }
   return {state.parameter.view(), state.gradient.view(), state.m.view(), state.v.view(),

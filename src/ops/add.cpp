@@ -43,9 +43,10 @@ void add_into(const Tensor& y, const Tensor& a, const Tensor& b) {
 
 void axpy(const Tensor& y, const Tensor& x, double alpha) {
   if (y.shape() != x.shape() || !y.is_contiguous() || !x.is_contiguous()) {
-    throw Error(ErrorCode::kShape, fmt::format("axpy: expected two contiguous tensors of one shape, "
-                                               "got y {} and x {}",
-                                               y.shape().to_string(), x.shape().to_string()));
+    throw Error(ErrorCode::kShape,
+                fmt::format("axpy: expected two contiguous tensors of one shape, "
+                            "got y {} and x {}",
+                            y.shape().to_string(), x.shape().to_string()));
   }
   if (y.numel() > 0) {
     const AxpyArgs args{x.view(), y.view(), alpha};

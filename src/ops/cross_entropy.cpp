@@ -31,10 +31,11 @@ Flat checked(const Tensor& logits, const Tensor& targets, std::int32_t ignore_in
   Flat flat{contiguous(logits).reshape({count, vocabulary}), contiguous(targets).reshape({count})};
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int32_t target = flat.targets.data<std::int32_t>()[i];
-    TESSERA_CHECK(target == ignore_index || (target >= 0 && target < vocabulary),
-                  "cross_entropy: target {} at position {} is outside the vocabulary of {} and is not "
-                  "the ignored index {}",
-                  target, i, vocabulary, ignore_index);
+    TESSERA_CHECK(
+        target == ignore_index || (target >= 0 && target < vocabulary),
+        "cross_entropy: target {} at position {} is outside the vocabulary of {} and is not "
+        "the ignored index {}",
+        target, i, vocabulary, ignore_index);
   }
   return flat;
 }

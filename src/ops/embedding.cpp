@@ -28,8 +28,8 @@ Tensor checked_indices(const Tensor& indices, std::int64_t vocabulary) {
 
 Tensor embedding(const Tensor& table, const Tensor& indices) {
   if (table.rank() != 2) {
-    throw Error(ErrorCode::kShape,
-                fmt::format("embedding: the table must be [V, C], not {}", table.shape().to_string()));
+    throw Error(ErrorCode::kShape, fmt::format("embedding: the table must be [V, C], not {}",
+                                               table.shape().to_string()));
   }
   const Tensor flat = checked_indices(indices, table.shape()[0]);
   Shape shape = indices.shape();
@@ -48,18 +48,18 @@ void embedding_backward(const Tensor& dtable, const Tensor& dy, const Tensor& in
   const Tensor flat = checked_indices(indices, dtable.shape()[0]);
   const std::int64_t width = dtable.shape()[1];
   if (dy.numel() != flat.numel() * width || !dtable.is_contiguous()) {
-    throw Error(ErrorCode::kShape,
-                fmt::format("embedding_backward: dy {} does not belong to indices {} and a contiguous "
-                            "table {}",
-                            dy.shape().to_string(), indices.shape().to_string(),
-                            dtable.shape().to_string()));
+    throw Error(
+        ErrorCode::kShape,
+        fmt::format("embedding_backward: dy {} does not belong to indices {} and a contiguous "
+                    "table {}",
+                    dy.shape().to_string(), indices.shape().to_string(),
+                    dtable.shape().to_string()));
   }
   if (dy.numel() > 0) {
     const Tensor rows = contiguous(dy).reshape({flat.numel(), width});
     const EmbeddingBackwardArgs args{flat.view(), rows.view(), dtable.view()};
     Stream& stream = dtable.context().stream();
-    on_device(dtable.device(),
-              [&]<DeviceType D>() { embedding_backward_kernel<D>(args, stream); });
+    on_device(dtable.device(), [&]<DeviceType D>() { embedding_backward_kernel<D>(args, stream); });
   }
   dtable.mark_changed();
 }

@@ -30,9 +30,9 @@ LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
                       x.shape().to_string(), width.to_string(), weight.shape().to_string(),
                       bias.shape().to_string()));
   if (weight.dtype() != x.dtype() || bias.dtype() != x.dtype()) {
-    throw Error(ErrorCode::kDType, fmt::format("layer_norm: x is {}, weight {}, bias {}",
-                                               to_string(x.dtype()), to_string(weight.dtype()),
-                                               to_string(bias.dtype())));
+    throw Error(ErrorCode::kDType,
+                fmt::format("layer_norm: x is {}, weight {}, bias {}", to_string(x.dtype()),
+                            to_string(weight.dtype()), to_string(bias.dtype())));
   }
   Context& context = x.context();
   const Shape lead = x.shape().slice(0, x.rank() - 1);
@@ -43,13 +43,9 @@ LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   const Tensor rows = rows_of(x);
   const Tensor w = contiguous(weight);
   const Tensor b = contiguous(bias);
-  const LayerNormArgs args{rows.view(),
-                           w.view(),
-                           b.view(),
-                           result.y.reshape(rows.shape()).view(),
-                           result.mean.view(),
-                           result.rstd.view(),
-                           eps};
+  const LayerNormArgs args{
+      rows.view(),        w.view(),           b.view(), result.y.reshape(rows.shape()).view(),
+      result.mean.view(), result.rstd.view(), eps};
   on_device(x.device(), [&]<DeviceType D>() { layer_norm_kernel<D>(args, context.stream()); });
   return result;
 }
@@ -76,11 +72,12 @@ void layer_norm_weight_backward(const Tensor& dweight, const Tensor& dbias, cons
   require(dy.shape() == x.shape(), fmt::format("layer_norm_weight_backward: x is {} but dy {}",
                                                x.shape().to_string(), dy.shape().to_string()));
   const Shape width{x.shape().back(0)};
-  require(dweight.shape() == width && dbias.shape() == width && dweight.is_contiguous() &&
-              dbias.is_contiguous(),
-          fmt::format("layer_norm_weight_backward: dweight and dbias must be contiguous and {}, not "
-                      "{} and {}",
-                      width.to_string(), dweight.shape().to_string(), dbias.shape().to_string()));
+  require(
+      dweight.shape() == width && dbias.shape() == width && dweight.is_contiguous() &&
+          dbias.is_contiguous(),
+      fmt::format("layer_norm_weight_backward: dweight and dbias must be contiguous and {}, not "
+                  "{} and {}",
+                  width.to_string(), dweight.shape().to_string(), dbias.shape().to_string()));
   if (x.numel() > 0) {
     const Tensor rows = rows_of(x);
     const Tensor gradient = rows_of(dy);

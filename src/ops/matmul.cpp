@@ -14,7 +14,8 @@ struct Sizes {
   Shape lead;
 };
 
-Sizes checked_sizes(const Tensor& a, const Tensor& b, Transpose transpose_a, Transpose transpose_b) {
+Sizes checked_sizes(const Tensor& a, const Tensor& b, Transpose transpose_a,
+                    Transpose transpose_b) {
   const auto reject = [&](const char* why) {
     throw Error(ErrorCode::kShape,
                 fmt::format("matmul: {}{} times {}{}: {}", a.shape().to_string(),
@@ -45,7 +46,8 @@ Tensor as_batch(const Tensor& x) {
                   {0, rows.strides()[0], 1}, rows.offset());
   }
   if (x.rank() == 3 && x.strides()[2] == 1) return x;
-  return contiguous(x).reshape({x.shape().numel(0, x.rank() - 2), x.shape().back(1), x.shape().back(0)});
+  return contiguous(x).reshape(
+      {x.shape().numel(0, x.rank() - 2), x.shape().back(1), x.shape().back(0)});
 }
 
 void run(const Tensor& c, const Tensor& a, const Tensor& b, Transpose transpose_a,
