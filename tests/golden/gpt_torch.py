@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 V, C, H, L, T, B, STEPS = 61, 48, 4, 2, 24, 4, 50
-PEAK, MINIMUM, WARMUP, CLIP, DECAY = 1e-2, 1e-3, 5, 1.0, 0.1
+PEAK, MINIMUM, WARMUP, CLIP, DECAY = 4e-3, 4e-4, 5, 1.0, 0.1
 
 
 def fill(shape, number, std):

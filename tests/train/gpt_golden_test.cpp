@@ -57,7 +57,7 @@ void expect_equal_to_torch(DType dtype, double tolerance) {
   const auto parameters = model.parameters();
   set_weights(parameters, config.layers);
   optim::AdamW optimizer(parameters, {0.9, 0.95, 1e-8, 0.1});
-  const optim::WarmupCosine schedule{1e-2, 1e-3, 5, kSteps};
+  const optim::WarmupCosine schedule{4e-3, 4e-4, 5, kSteps};
   for (int step = 0; step < kSteps; ++step) {
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> targets;
