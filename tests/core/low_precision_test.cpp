@@ -177,8 +177,11 @@ TYPED_TEST(LowPrecisionTest, OverflowsFromHalfAStepAboveTheLargest) {
   for (const double value : {std::nextafter(edge, kInf), 2.0 * F::largest, 1e300, kInf}) {
     EXPECT_EQ(TypeParam(value).bits, top + 1U) << value;
     EXPECT_EQ(TypeParam(-value).bits, (top + 1U) | kSign<TypeParam>) << value;
-    EXPECT_EQ(TypeParam(static_cast<float>(value)).bits, top + 1U) << value;
   }
+  const float above =
+      std::nextafter(static_cast<float>(edge), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(TypeParam(above).bits, top + 1U);
+  EXPECT_EQ(TypeParam(-above).bits, (top + 1U) | kSign<TypeParam>);
 }
 
 TYPED_TEST(LowPrecisionTest, UnderflowsToSignedZeroUpToHalfTheSmallest) {

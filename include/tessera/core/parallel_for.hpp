@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <type_traits>
 
 #include "tessera/core/stream.hpp"
 
@@ -15,13 +15,14 @@ using RangeBody = void (*)(void* context, std::int64_t first, std::int64_t last)
 void run_parallel(int parts, std::int64_t count, RangeBody body, void* context);
 }  // namespace detail
 
-/// Calls body(first, last) on disjoint ranges that cover [0, count), at least `grain` long each.
-/// An exception of the body is rethrown to the caller.
+/// Calls body(first, last) on disjoint ranges that cover [0, count), at least `grain` long each
+/// (one range where `count` is less). The calling thread takes part. An exception of the body is
+/// rethrown to the caller.
 template <typename Body>
 void parallel_for(const Stream& stream, std::int64_t count, std::int64_t grain, Body&& body) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
-  const std::int64_t most = (count + grain - 1) / grain;
+  const std::int64_t most = count / grain;
   const int parts = static_cast<int>(most < stream.threads() ? most : stream.threads());
   if (parts <= 1) {
     body(std::int64_t{0}, count);

@@ -3,6 +3,7 @@
 // default; a range costs one branch then.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -27,8 +28,8 @@ class Profiler {
     Clock::time_point end;
   };
 
-  bool is_enabled() const { return is_enabled_; }
-  void set_enabled(bool on) { is_enabled_ = on; }
+  bool is_enabled() const { return is_enabled_.load(std::memory_order_relaxed); }
+  void set_enabled(bool on) { is_enabled_.store(on, std::memory_order_relaxed); }
   /// Thread-safe.
   void record(Event event);
   std::vector<Event> events() const;
@@ -37,7 +38,7 @@ class Profiler {
   std::string chrome_trace(int rank, Clock::time_point origin) const;
 
  private:
-  bool is_enabled_ = false;
+  std::atomic<bool> is_enabled_{false};
   mutable std::mutex mutex_;
   std::vector<Event> events_;
 };
