@@ -116,7 +116,8 @@ TEST(DdpTest, MemoryDoesNotGrowOverAThousandSteps) {
   options.rows = 2;
   options.dtype = DType::kF32;
   const TinyRunResult rank = run_on(2, options)[0];
-  EXPECT_EQ(rank.held_bytes.back(), rank.held_bytes[20]);
+  EXPECT_EQ(rank.used_bytes.back(), rank.used_bytes[0]);
+  EXPECT_LE(rank.cached_bytes.back(), rank.cached_bytes[100] + rank.cached_bytes[100] / 4);
 }
 
 TEST(DdpTest, KeepsRanksBitwiseAlike) {

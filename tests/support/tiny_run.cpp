@@ -114,8 +114,8 @@ TinyRunResult tiny_run(std::shared_ptr<comm::Communicator> world, const TinyRunO
     }
     optimizer.step(schedule.at(step), optim::clip_coefficient(norm, options.clip));
     optimizer.zero_grad();
-    result.held_bytes.push_back(context->memory().current_total() +
-                                context->allocator().cached_bytes());
+    result.used_bytes.push_back(context->memory().current_total());
+    result.cached_bytes.push_back(context->allocator().cached_bytes());
   }
   for (const auto& p : parameters) result.weights[p->name] = values_of(p->variable.value());
   result.events = context->profiler().events();

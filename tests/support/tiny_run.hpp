@@ -38,7 +38,8 @@ struct TinyRunResult {
   std::map<std::string, std::vector<double>> gradients;  ///< of the last step, reduced
   std::map<std::string, std::vector<double>> weights;    ///< after the last step
   std::vector<Profiler::Event> events;                   ///< of the last step, when traced
-  std::vector<std::size_t> held_bytes;  ///< after each step: in use and in the allocator's cache
+  std::vector<std::size_t> used_bytes;                   ///< after each step, in use
+  std::vector<std::size_t> cached_bytes;  ///< after each step, kept by the allocator for reuse
 };
 
 /// Runs on one rank of `world`; every rank returns the same result.
