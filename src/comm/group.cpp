@@ -40,6 +40,8 @@ class GroupOperation : public Operation {
     return false;
   }
 
+  void release() override { tensors_.clear(); }
+
   std::string waiting_for() const override {
     std::string ranks;
     for (int r = 0; r < group_.size_; ++r) {

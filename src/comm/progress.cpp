@@ -110,10 +110,12 @@ bool Engine::step(Operation& operation, bool& any) {
       any = any || operation.has_progressed_;
       return false;
     }
+    operation.release();
     operation.status_.store(Operation::kDone, std::memory_order_release);
   } catch (const Error& error) {
     poison_->poison(fmt::format("rank {}: {}: {}", rank_, operation.what_, error.message()));
     operation.error_ = std::current_exception();
+    operation.release();
     operation.status_.store(Operation::kFailed, std::memory_order_release);
   }
   pending_.fetch_sub(1);

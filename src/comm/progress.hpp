@@ -39,6 +39,9 @@ class Operation : public WorkState, public std::enable_shared_from_this<Operatio
   /// Does what can be done now; true when finished. Called with the engine's lock held; throws to
   /// fail.
   virtual bool advance() = 0;
+  /// Lets go of the tensors, before anybody can see that the operation is over: so memory is released in
+  /// program order, by the caller.
+  virtual void release() = 0;
   /// Whom the operation waits for, for messages.
   virtual std::string waiting_for() const { return ""; }
 

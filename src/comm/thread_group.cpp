@@ -39,6 +39,8 @@ class MailReceive final : public Operation {
     return true;
   }
 
+  void release() override { tensor_ = Tensor(); }
+
  private:
   std::shared_ptr<ThreadGroup> group_;
   std::tuple<int, int, int> key_;

@@ -47,7 +47,8 @@ class Communicator {
   /// negative color gives null. Blocks (with the deadline).
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 
-  // --- collectives (the defaults make progress when waited for): ring factor (n-1)/n bytes per rank beside each
+  // --- collectives (the defaults make progress when waited for): ring factor (n-1)/n bytes per
+  // rank beside each
   // ------------------------------------
   /// In place. 2 (n-1)/n. Sums in rank order, in the tensor's dtype (f16/bf16/f8: summed in f32 and
   /// rounded once).
@@ -74,9 +75,14 @@ class Communicator {
   /// segment); category communication, zeroed. Collective: every rank asks in the same order.
   virtual Tensor allocate(Context& context, const Shape& shape, DType dtype);
 
-  /// Makes every later call and wait on this communicator's whole world throw kPeerFailed with `reason`,
-  /// on every rank. True when this was the first: whoever poisons first reports the cause.
+  /// Makes every later call and wait on this communicator's whole world throw kPeerFailed with
+  /// `reason`, on every rank. True when this was the first: whoever poisons first reports the
+  /// cause.
   virtual bool poison(std::string_view reason) = 0;
+
+  /// Ends the processes of all ranks with an exit code, where the backend has processes (mpi:
+  /// MPI_Abort); otherwise returns. Only programs call it (run_main), never the library.
+  virtual void end_job(int code) { static_cast<void>(code); }
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
