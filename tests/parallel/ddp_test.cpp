@@ -116,8 +116,9 @@ TEST(DdpTest, MemoryDoesNotGrowOverAThousandSteps) {
   options.rows = 2;
   options.dtype = DType::kF32;
   const TinyRunResult rank = run_on(2, options)[0];
-  EXPECT_EQ(rank.used_bytes.back(), rank.used_bytes[0]);
-  EXPECT_LE(rank.cached_bytes.back(), rank.cached_bytes[100] + rank.cached_bytes[100] / 4);
+  // The last step keeps copies of the gradients for the comparison, so look at the one before.
+  EXPECT_EQ(rank.used_bytes[998], rank.used_bytes[0]);
+  EXPECT_EQ(rank.cached_bytes[998], rank.cached_bytes[100]);
 }
 
 TEST(DdpTest, KeepsRanksBitwiseAlike) {
