@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text as bytes, and samples of it. Sample k of a run is a pure function of (seed, k): windows of
+// sequence + 1 bytes at a random place of the training part, whatever the layout.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "tessera/core/context.hpp"
+#include "tessera/core/tensor.hpp"
+
+namespace tessera::data {
+
+inline constexpr std::int64_t kByteVocabulary = 256;
+
+/// A file mapped into memory; every byte is a token.
+class ByteText {
+ public:
+  /// Error{kIo} when it cannot be read, kConfig when it is empty.
+  explicit ByteText(const std::filesystem::path& path);
+  ~ByteText();
+  ByteText(const ByteText&) = delete;
+  ByteText& operator=(const ByteText&) = delete;
+
+  std::int64_t size() const { return size_; }
+  std::span<const std::uint8_t> bytes() const { return {data_, static_cast<std::size_t>(size_)}; }
+
+ private:
+  const std::uint8_t* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+/// Rows of tokens and the tokens that follow them, [rows, sequence] i32.
+struct Batch {
+  Tensor tokens;
+  Tensor targets;
+};
+
+/// Windows of one text. The last `held_out` part of it is kept for evaluation.
+class ByteSamples {
+ public:
+  /// kConfig error that names the numbers when a part is shorter than sequence + 1 bytes.
+  ByteSamples(std::shared_ptr<const ByteText> text, std::int64_t sequence, std::uint64_t seed,
+              double held_out = 0.05);
+
+  /// Training samples first, first + 1, ..., first + rows - 1 of the run.
+  Batch training(Context& context, std::int64_t first, std::int64_t rows) const;
+  /// Windows first, ... of the held-out part, which is cut into consecutive windows; beyond the
+  /// last one targets are ignored (-1).
+  Batch held_out(Context& context, std::int64_t first, std::int64_t rows) const;
+  /// How many windows the held-out part has.
+  std::int64_t held_out_windows() const;
+  /// Bytes of the training part.
+  std::int64_t training_size() const { return training_size_; }
+
+ private:
+  std::int64_t training_offset(std::int64_t sample) const;
+
+  std::shared_ptr<const ByteText> text_;
+  std::int64_t sequence_;
+  RandomKey key_;
+  std::int64_t training_size_;
+};
+
+}  // namespace tessera::data

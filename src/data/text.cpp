@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/text.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "tessera/io/file.hpp"
+
+namespace tessera::data {
+
+ByteText::ByteText(const std::filesystem::path& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) io::throw_io_error("open the text", path, errno);
+  struct stat info {};
+  const int status = fstat(fd, &info);
+  if (status != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    io::throw_io_error("read the text", path, status != 0 ? errno : EISDIR);
+  }
+  size_ = info.st_size;
+  void* data = size_ == 0
+                   ? nullptr
+                   : mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, fd, 0);
+  const int error = errno;
+  close(fd);
+  if (size_ == 0) {
+    throw Error(
+        ErrorCode::kConfig,
+        fmt::format("the text {} is empty; data.path must name a file with text", path.string()));
+  }
+  if (data == MAP_FAILED) io::throw_io_error("map the text", path, error);
+  data_ = static_cast<const std::uint8_t*>(data);
+}
+
+ByteText::~ByteText() {
+  if (data_ != nullptr) {
+    munmap(const_cast<std::uint8_t*>(data_), static_cast<std::size_t>(size_));
+  }
+}
+
+ByteSamples::ByteSamples(std::shared_ptr<const ByteText> text, std::int64_t sequence,
+                         std::uint64_t seed, double held_out)
+    : text_(std::move(text)),
+      sequence_(sequence),
+      key_(RandomKey{seed}.child("samples")),
+      training_size_(text_->size() -
+                     static_cast<std::int64_t>(held_out * static_cast<double>(text_->size()))) {
+  const std::int64_t rest = text_->size() - training_size_;
+  const std::int64_t shorter = std::min(training_size_, rest);
+  if (shorter < sequence + 1) {
+    throw Error(
+        ErrorCode::kConfig,
+        fmt::format("the text has {} bytes: {} to train on and {} held out, but a window of "
+                    "train.sequence = {} needs {}; use a longer text or a shorter sequence",
+                    text_->size(), training_size_, rest, sequence, sequence + 1));
+  }
+}
+
+std::int64_t ByteSamples::training_offset(std::int64_t sample) const {
+  const auto places = static_cast<std::uint64_t>(training_size_ - sequence_);
+  const auto place = static_cast<std::uint64_t>(
+      random_uniform(key_, static_cast<std::uint64_t>(sample)) * static_cast<double>(places));
+  return static_cast<std::int64_t>(std::min(place, places - 1));
+}
+
+Batch ByteSamples::training(Context& context, std::int64_t first, std::int64_t rows) const {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+  const auto bytes = text_->bytes();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto start = static_cast<std::size_t>(training_offset(first + row));
+    for (std::size_t i = start; i < start + static_cast<std::size_t>(sequence_); ++i) {
+      tokens.push_back(bytes[i]);
+      targets.push_back(bytes[i + 1]);
+    }
+  }
+  return {Tensor::from(context, {rows, sequence_}, tokens),
+          Tensor::from(context, {rows, sequence_}, targets)};
+}
+
+std::int64_t ByteSamples::held_out_windows() const {
+  return (text_->size() - training_size_ - 1 + sequence_ - 1) / sequence_;
+}
+
+Batch ByteSamples::held_out(Context& context, std::int64_t first, std::int64_t rows) const {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> targets;
+  const auto bytes = text_->bytes();
+  for (std::int64_t row = first; row < first + rows; ++row) {
+    for (std::int64_t i = 0; i < sequence_; ++i) {
+      const std::int64_t at = training_size_ + row * sequence_ + i;
+      const bool is_inside = at + 1 < text_->size();
+      tokens.push_back(is_inside ? bytes[static_cast<std::size_t>(at)] : 0);
+      targets.push_back(is_inside ? bytes[static_cast<std::size_t>(at + 1)] : -1);
+    }
+  }
+  return {Tensor::from(context, {rows, sequence_}, tokens),
+          Tensor::from(context, {rows, sequence_}, targets)};
+}
+
+}  // namespace tessera::data
