@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a GPT on a text file, byte by byte, data-parallel over all ranks:
+//   mpirun -n 2 train_gpt --config examples/configs/quickstart.toml --set data.path=book.txt
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tessera/autograd/backward.hpp"
+#include "tessera/comm/affinity.hpp"
+#include "tessera/comm/run_main.hpp"
+#include "tessera/optim/clip.hpp"
+#include "tessera/parallel/ddp.hpp"
+#include "tessera/spmd/collectives.hpp"
+#include "tessera/train/evaluate.hpp"
+#include "tessera/train/report.hpp"
+
+using namespace tessera;
+
+namespace {
+
+train::Config read_arguments(int argc, char** argv) {
+  std::string file;
+  std::vector<std::string> assignments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if ((argument != "--config" && argument != "--set") || i + 1 == argc) {
+      throw Error(ErrorCode::kConfig,
+                  fmt::format("unexpected argument \"{}\"; usage: train_gpt --config FILE "
+                              "[--set section.key=value]...",
+                              argument));
+    }
+    if (argument == "--config") file = argv[++i];
+    if (argument == "--set") assignments.emplace_back(argv[++i]);
+  }
+  if (file.empty()) throw Error(ErrorCode::kConfig, "usage: train_gpt --config FILE");
+  return train::load_config(file, assignments);
+}
+
+void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communicator>& world) {
+  train::check_ranks_agree(config, *world);
+  ContextOptions options;
+  options.rank = world->rank();
+  options.world_size = world->size();
+  options.threads = comm::rank_threads(*world);
+  options.seed = static_cast<std::uint64_t>(config.train.seed);
+  const std::shared_ptr<Context> context = Context::create(options);
+
+  // One mesh axis: every rank sees its own rows of the batch.
+  const spmd::AxisSpec axes[] = {{"dp", world->size()}};
+  const spmd::Mesh mesh(*context, world, axes);
+  const ShardingType rows_type = mesh.type("dp", AxisType::shard(0));
+
+  const data::ByteSamples samples(std::make_shared<data::ByteText>(config.data.path),
+                                  config.train.sequence, options.seed);
+  nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""}, config.gpt());
+  const auto bucket_bytes = static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024);
+  parallel::Ddp ddp(model, mesh, "dp", {bucket_bytes, DType::kF32});
+  const auto parameters = model.parameters();
+  optim::AdamW optimizer(parameters, config.adamw());
+  const optim::WarmupCosine schedule = config.schedule();
+  train::RunDirectory directory(config, *world);
+  train::Reporter reporter(config, *context, *world, directory);
+  if (world->rank() == 0) {
+    fmt::print("{} parameters, {} rank(s) x {} thread(s), run directory {}\n",
+               model.parameter_count(), world->size(), options.threads, directory.path().string());
+  }
+
+  const std::int64_t micro_rows = config.train.batch * world->size();
+  const std::int64_t step_rows = micro_rows * config.train.accumulation;
+  const auto weight = static_cast<double>(step_rows * config.train.sequence);  // all have a target
+  std::int64_t skipped = 0;
+  std::int64_t skipped_in_a_row = 0;
+  train::StepClock clock;
+  for (std::int64_t step = 0; step < config.train.steps; ++step) {
+    if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
+    clock.start();
+    double loss = 0.0;
+    for (std::int64_t a = 0; a < config.train.accumulation; ++a) {
+      clock.enter(train::LedgerPart::kData);
+      const std::int64_t first_row = a * micro_rows;
+      const data::Batch batch = samples.training(
+          *context, step * step_rows + first_row + world->rank() * config.train.batch,
+          config.train.batch);
+      clock.enter(train::LedgerPart::kCompute);
+      context->set_batch_origin({static_cast<std::uint64_t>(step), first_row});
+      const nn::LossTerm terms[] = {model.loss(autograd::Variable(batch.tokens, rows_type),
+                                               autograd::Variable(batch.targets, rows_type),
+                                               weight)};
+      loss += nn::local_loss(terms);
+      if (a + 1 == config.train.accumulation) ddp.begin_last_backward();
+      autograd::backward(nn::loss_roots(terms));
+    }
+    clock.enter(train::LedgerPart::kCommDp);
+    ddp.finish_step();
+    const Tensor total =
+        spmd::reduce_value(Tensor::from(*context, {1}, std::vector<double>{loss}), mesh, "dp");
+    const double norm = optim::gradient_norm(parameters, world.get());
+    clock.enter(train::LedgerPart::kCompute);
+    const double lr = schedule.at(optimizer.steps());
+    if (std::isfinite(norm)) {
+      optimizer.step(lr, optim::clip_coefficient(norm, config.train.clip));
+      skipped_in_a_row = 0;
+    } else if (++skipped, ++skipped_in_a_row > config.train.skip_limit) {
+      throw Error(ErrorCode::kNonFinite,
+                  fmt::format("{} steps in a row had a gradient that is not finite; lower optim.lr "
+                              "or raise train.skip_limit",
+                              skipped_in_a_row));
+    }
+    optimizer.zero_grad();
+    clock.leave();
+    train::StepResult result{step + 1, total.item(), norm, lr, skipped, {}};
+    const bool is_last = step + 1 == config.train.steps;
+    const std::int64_t every = config.train.evaluate_every;
+    if (is_last || (every > 0 && (step + 1) % every == 0)) {
+      result.val_loss = train::evaluate(model, samples, mesh, "dp", config.train.batch);
+    }
+    reporter.step(result, clock);
+  }
+  if (world->rank() == 0) {
+    train::save_weights(directory.path() / "model.safetensors", model);
+    fmt::print("\n{}\n", train::generate(model, "And ", config.log.sample, config.log.temperature,
+                                         options.seed));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return comm::run_main([&](const std::shared_ptr<comm::Communicator>& world) {
+    train_gpt(read_arguments(argc, argv), world);
+    return 0;
+  });
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run tells: a metrics line per step, and a progress line for people.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tessera/core/context.hpp"
+#include "tessera/train/config.hpp"
+#include "tessera/train/run_directory.hpp"
+#include "tessera/train/step_clock.hpp"
+
+namespace tessera::train {
+
+/// Floating-point operations of a training step per token: 6 N + 12 L C T, with N the parameters
+/// but for the positions, and the attention counted whole, not causal (Chowdhery et al., arXiv
+/// 2204.02311).
+double flops_per_token(const nn::GptConfig& config);
+
+/// The f32 matmul rate of this rank's threads in FLOP/s, measured for about 50 ms.
+double measure_sgemm(Context& context);
+
+struct StepResult {
+  std::int64_t step = 0;  ///< steps done, from 1
+  double loss = 0.0;      ///< global, nats per token
+  double grad_norm = 0.0;
+  double lr = 0.0;
+  std::int64_t skipped = 0;  ///< steps skipped so far for a gradient that was not finite
+  std::optional<double> val_loss;
+};
+
+class Reporter {
+ public:
+  /// Measures the SGEMM rate. `directory` outlives the reporter.
+  Reporter(const Config& config, Context& context, comm::Communicator& world,
+           RunDirectory& directory);
+
+  /// Writes the metrics line of a step, and every log.every steps (and at the end, and with an
+  /// evaluation) a progress line on rank 0's standard output.
+  void step(const StepResult& result, const StepClock& clock);
+
+ private:
+  Config config_;
+  Context& context_;
+  comm::Communicator& world_;
+  RunDirectory& directory_;
+  double peak_flops_;
+  StepClock::Clock::time_point begin_;
+};
+
+}  // namespace tessera::train

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/train/config.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <variant>
+#include <vector>
+
+#include "tessera/core/context.hpp"
+#include "tessera/io/file.hpp"
+
+namespace tessera::train {
+namespace {
+
+using Field = std::variant<std::int64_t*, double*, bool*, std::string*>;
+
+struct Key {
+  std::string name;  ///< "section.key"
+  Field field;
+};
+
+/// All keys of a configuration, in the order of the resolved file.
+std::vector<Key> keys_of(Config& c) {
+  return {{"model.kind", &c.model.kind},
+          {"model.layers", &c.model.layers},
+          {"model.width", &c.model.width},
+          {"model.heads", &c.model.heads},
+          {"model.vocabulary", &c.model.vocabulary},
+          {"model.dropout", &c.model.dropout},
+          {"data.path", &c.data.path},
+          {"train.steps", &c.train.steps},
+          {"train.batch", &c.train.batch},
+          {"train.sequence", &c.train.sequence},
+          {"train.accumulation", &c.train.accumulation},
+          {"train.seed", &c.train.seed},
+          {"train.clip", &c.train.clip},
+          {"train.evaluate_every", &c.train.evaluate_every},
+          {"train.skip_limit", &c.train.skip_limit},
+          {"optim.name", &c.optim.name},
+          {"optim.lr", &c.optim.lr},
+          {"optim.min_lr", &c.optim.min_lr},
+          {"optim.warmup", &c.optim.warmup},
+          {"optim.beta1", &c.optim.beta1},
+          {"optim.beta2", &c.optim.beta2},
+          {"optim.eps", &c.optim.eps},
+          {"optim.weight_decay", &c.optim.weight_decay},
+          {"parallel.dp_replicate", &c.parallel.dp_replicate},
+          {"parallel.bucket_mib", &c.parallel.bucket_mib},
+          {"log.directory", &c.log.directory},
+          {"log.overwrite", &c.log.overwrite},
+          {"log.every", &c.log.every},
+          {"log.sample", &c.log.sample},
+          {"log.temperature", &c.log.temperature}};
+}
+
+[[noreturn]] void reject(const std::string& message) { throw Error(ErrorCode::kConfig, message); }
+
+/// Levenshtein distance.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+const Key& find_key(const std::vector<Key>& keys, std::string_view name,
+                    const std::string& origin) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [name](const Key& key) { return key.name == name; });
+  if (found != keys.end()) return *found;
+  const auto nearest =
+      std::min_element(keys.begin(), keys.end(), [name](const Key& a, const Key& b) {
+        return distance(name, a.name) < distance(name, b.name);
+      });
+  reject(fmt::format("{}: unknown key \"{}\"; the nearest known one is \"{}\"", origin, name,
+                     nearest->name));
+}
+
+const char* type_name(const Field& field) {
+  constexpr const char* names[] = {"a whole number", "a number", "true or false", "a string"};
+  return names[field.index()];
+}
+
+template <typename Node>
+void assign(const Key& key, const Node& node, const std::string& origin) {
+  const auto wrong = [&](const std::string& got) {
+    reject(fmt::format("{}: {} must be {}, not {}", origin, key.name, type_name(key.field), got));
+  };
+  std::ostringstream text;
+  node.visit([&text](const auto& value) { text << value; });
+  std::visit(
+      [&](auto* field) {
+        using T = std::remove_pointer_t<decltype(field)>;
+        if constexpr (std::is_same_v<T, double>) {
+          if (!node.is_number()) wrong(text.str());
+          *field = *node.template value<double>();
+        } else {
+          const auto value = node.template value_exact<T>();
+          if (!value) wrong(text.str());
+          *field = *value;
+        }
+      },
+      key.field);
+}
+
+toml::table parse_toml(std::string_view text, const std::string& origin) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    reject(fmt::format("{}, line {}: {}", origin, error.source().begin.line, error.description()));
+  }
+}
+
+std::string format_value(const Field& field) {
+  return std::visit(
+      [](const auto* value) -> std::string {
+        using T = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
+        if constexpr (std::is_same_v<T, std::string>) {
+          std::ostringstream out;
+          out << toml::value<std::string>(*value);
+          return out.str();
+        } else if constexpr (std::is_same_v<T, double>) {
+          const std::string text = fmt::format("{}", *value);
+          const bool is_float = text.find_first_of(".en") != std::string::npos;
+          return is_float ? text : text + ".0";
+        } else {
+          return fmt::format("{}", *value);
+        }
+      },
+      field);
+}
+
+void require(bool ok, std::string_view key, const std::string& value, std::string_view range) {
+  if (!ok) reject(fmt::format("{} = {} must be {}", key, value, range));
+}
+
+void at_least(std::string_view key, std::int64_t value, std::int64_t least) {
+  require(value >= least, key, std::to_string(value), fmt::format("at least {}", least));
+}
+
+}  // namespace
+
+nn::GptConfig Config::gpt() const {
+  nn::GptConfig gpt;
+  gpt.layers = static_cast<int>(model.layers);
+  gpt.width = model.width;
+  gpt.heads = static_cast<int>(model.heads);
+  gpt.vocabulary = model.vocabulary;
+  gpt.sequence = train.sequence;
+  gpt.dropout = model.dropout;
+  return gpt;
+}
+
+optim::AdamWConfig Config::adamw() const {
+  return {optim.beta1, optim.beta2, optim.eps, optim.weight_decay};
+}
+
+optim::WarmupCosine Config::schedule() const {
+  return {optim.lr, optim.min_lr, optim.warmup, train.steps};
+}
+
+Config parse_config(std::string_view toml, const std::string& origin) {
+  Config config;
+  const std::vector<Key> keys = keys_of(config);
+  const toml::table root = parse_toml(toml, origin);
+  for (const auto& [section, node] : root) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr) find_key(keys, section.str(), origin);  // no key stands outside a section
+    if (table == nullptr) continue;
+    for (const auto& [name, value] : *table) {
+      assign(find_key(keys, fmt::format("{}.{}", section.str(), name.str()), origin), value,
+             origin);
+    }
+  }
+  return config;
+}
+
+void set_key(Config& config, std::string_view assignment) {
+  const std::string origin = fmt::format("--set {}", assignment);
+  const auto equals = assignment.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    reject(fmt::format("{}: expected section.key=value", origin));
+  }
+  const std::vector<Key> keys = keys_of(config);
+  const Key& key = find_key(keys, assignment.substr(0, equals), origin);
+  const std::string value(assignment.substr(equals + 1));
+  if (std::holds_alternative<std::string*>(key.field)) {
+    *std::get<std::string*>(key.field) = value;  // no quotes needed on the command line
+    return;
+  }
+  const toml::table root = parse_toml("value = " + value, origin);
+  assign(key, *root.get("value"), origin);
+}
+
+Config load_config(const std::filesystem::path& path, std::span<const std::string> assignments) {
+  Config config = parse_config(io::read_file(path), path.string());
+  for (const std::string& assignment : assignments) set_key(config, assignment);
+  validate(config);
+  return config;
+}
+
+void validate(const Config& config) {
+  require(config.model.kind == "gpt", "model.kind", config.model.kind, "\"gpt\"");
+  require(config.optim.name == "adamw", "optim.name", config.optim.name, "\"adamw\"");
+  at_least("model.layers", config.model.layers, 1);
+  at_least("model.width", config.model.width, 1);
+  at_least("model.heads", config.model.heads, 1);
+  require(config.model.vocabulary >= 256, "model.vocabulary",
+          std::to_string(config.model.vocabulary), "at least 256: every byte is a token");
+  at_least("train.steps", config.train.steps, 1);
+  at_least("train.batch", config.train.batch, 1);
+  at_least("train.sequence", config.train.sequence, 1);
+  at_least("train.accumulation", config.train.accumulation, 1);
+  at_least("train.seed", config.train.seed, 0);
+  at_least("train.evaluate_every", config.train.evaluate_every, 0);
+  at_least("train.skip_limit", config.train.skip_limit, 0);
+  at_least("parallel.dp_replicate", config.parallel.dp_replicate, 0);
+  at_least("log.every", config.log.every, 1);
+  at_least("log.sample", config.log.sample, 0);
+  require(config.train.clip >= 0.0, "train.clip", fmt::format("{}", config.train.clip),
+          "0 (no clipping) or a positive number");
+  require(config.parallel.bucket_mib > 0.0, "parallel.bucket_mib",
+          fmt::format("{}", config.parallel.bucket_mib), "a positive number");
+  require(config.log.temperature > 0.0, "log.temperature",
+          fmt::format("{}", config.log.temperature), "a positive number");
+  if (config.data.path.empty()) {
+    reject("data.path is not set: name a text file, for example --set data.path=book.txt");
+  }
+  if (config.log.directory.empty()) reject("log.directory must name a directory");
+  config.gpt().validate();
+  config.adamw().validate();
+  config.schedule().validate();
+}
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string out;
+  std::string section;
+  for (const Key& key : keys_of(copy)) {
+    const auto dot = key.name.find('.');
+    if (key.name.substr(0, dot) != section) {
+      section = key.name.substr(0, dot);
+      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
+    }
+    out += fmt::format("{} = {}\n", key.name.substr(dot + 1), format_value(key.field));
+  }
+  return out;
+}
+
+void check_ranks_agree(const Config& config, comm::Communicator& world) {
+  // Rank 0's keys and values, one per line, against this rank's own.
+  Config copy = config;
+  std::string own;
+  for (const Key& key : keys_of(copy)) {
+    own += fmt::format("{} = {}\n", key.name, format_value(key.field));
+  }
+  const auto context = Context::create();
+  const Tensor size =
+      Tensor::from(*context, {1}, std::vector<std::int64_t>{static_cast<std::int64_t>(own.size())});
+  world.broadcast(size, 0).wait();
+  const Tensor text = Tensor::zeros(*context, {*size.data<std::int64_t>()}, DType::kU8);
+  if (world.rank() == 0) std::memcpy(text.raw(), own.data(), own.size());
+  world.broadcast(text, 0).wait();
+  const std::string first(static_cast<const char*>(text.raw()), text.bytes());
+  std::istringstream theirs(first);
+  std::istringstream mine(own);
+  std::string a;
+  std::string b;
+  while (std::getline(theirs, a) && std::getline(mine, b)) {
+    if (a != b) {
+      reject(
+          fmt::format("the ranks disagree about the configuration: rank 0 has {}, rank {} has {}; "
+                      "start all ranks with one configuration",
+                      a, world.rank(), b));
+    }
+  }
+  world.barrier().wait();
+}
+
+}  // namespace tessera::train
