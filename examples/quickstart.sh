@@ -44,4 +44,4 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks=2
 [ "$(nproc)" -gt 1 ] || ranks=1
 exec mpirun -n $ranks --oversubscribe --bind-to none build/release/examples/train_gpt \
-  --config examples/configs/quickstart.toml --set "data.path=$text"
+  --config examples/configs/quickstart.toml --set "data.path=$text" --set log.overwrite=true

@@ -109,7 +109,7 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
                               skipped_in_a_row));
     }
     optimizer.zero_grad();
-    clock.leave();
+    clock.stop();
     train::StepResult result{step + 1, total.item(), norm, lr, skipped, {}};
     const bool is_last = step + 1 == config.train.steps;
     const std::int64_t every = config.train.evaluate_every;

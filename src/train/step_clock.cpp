@@ -31,7 +31,12 @@ void StepClock::leave() {
   current_ = -1;
 }
 
-double StepClock::step_ms() const { return milliseconds(Clock::now() - start_); }
+void StepClock::stop() {
+  leave();
+  step_ms_ = milliseconds(Clock::now() - start_);
+}
+
+double StepClock::step_ms() const { return step_ms_; }
 
 io::JsonLine StepClock::ledger() const {
   const auto part = [this](LedgerPart p) { return parts_[static_cast<std::size_t>(p)]; };

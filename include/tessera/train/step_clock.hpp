@@ -21,7 +21,9 @@ class StepClock {
   void enter(LedgerPart part);
   /// From now on time belongs to "other".
   void leave();
-  /// Milliseconds since start().
+  /// Ends the step; what follows (an evaluation, a report) is not counted.
+  void stop();
+  /// Milliseconds from start() to stop().
   double step_ms() const;
   /// "ledger_ms" of a metrics line, every part of the format.
   io::JsonLine ledger() const;
@@ -29,6 +31,7 @@ class StepClock {
  private:
   std::array<double, 4> parts_{};
   Clock::time_point start_;
+  double step_ms_ = 0.0;
   Clock::time_point entered_;
   int current_ = -1;
 };

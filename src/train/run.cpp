@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/train/run.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tessera/autograd/backward.hpp"
+#include "tessera/comm/affinity.hpp"
+#include "tessera/comm/run_main.hpp"
+#include "tessera/optim/clip.hpp"
+#include "tessera/parallel/ddp.hpp"
+#include "tessera/spmd/collectives.hpp"
+#include "tessera/train/evaluate.hpp"
+#include "tessera/train/report.hpp"
+
+namespace tessera::train {
+namespace {
+
+std::shared_ptr<Context> make_context(const Config& config, comm::Communicator& world) {
+  ContextOptions options;
+  options.rank = world.rank();
+  options.world_size = world.size();
+  options.threads = comm::rank_threads(world);
+  options.seed = static_cast<std::uint64_t>(config.train.seed);
+  return Context::create(options);
+}
+
+spmd::Mesh make_mesh(const Config& config, Context& context,
+                     const std::shared_ptr<comm::Communicator>& world) {
+  const auto ranks = static_cast<int>(config.parallel.dp_replicate);
+  const spmd::AxisSpec axes[] = {{"dp", ranks == 0 ? world->size() : ranks}};
+  return spmd::Mesh(context, world, axes);
+}
+
+class Run {
+ public:
+  Run(const Config& config, const std::shared_ptr<comm::Communicator>& world)
+      : config_(config),
+        world_(world),
+        context_(make_context(config, *world)),
+        mesh_(make_mesh(config, *context_, world)),
+        samples_(std::make_shared<data::ByteText>(config.data.path), config.train.sequence,
+                 context_->options().seed),
+        model_(nn::BuildContext{context_.get(), mesh_.axes(), DType::kF32, ""}, config.gpt()),
+        ddp_(model_, mesh_, "dp",
+             {static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024), DType::kF32}),
+        parameters_(model_.parameters()),
+        optimizer_(parameters_, config.adamw()),
+        directory_(config, *world),
+        reporter_(config, *context_, *world, directory_) {}
+
+  void train() {
+    if (world_->rank() == 0) {
+      fmt::print("{} parameters, {} rank(s) x {} thread(s), run directory {}\n",
+                 model_.parameter_count(), world_->size(), context_->options().threads,
+                 directory_.path().string());
+    }
+    for (std::int64_t step = 0; step < config_.train.steps; ++step) {
+      if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
+      StepResult result = train_step(step);
+      const std::int64_t every = config_.train.evaluate_every;
+      if (step + 1 == config_.train.steps || (every > 0 && (step + 1) % every == 0)) {
+        result.val_loss = evaluate(model_, samples_, mesh_, "dp", config_.train.batch);
+      }
+      reporter_.step(result, clock_);
+    }
+    if (world_->rank() != 0) return;
+    save_weights(directory_.path() / "model.safetensors", model_);
+    if (config_.log.sample == 0) return;
+    fmt::print("\n{}\n", generate(model_, "And ", config_.log.sample, config_.log.temperature,
+                                  context_->options().seed));
+  }
+
+ private:
+  StepResult train_step(std::int64_t step) {
+    clock_.start();
+    double loss = 0.0;
+    for (std::int64_t a = 0; a < config_.train.accumulation; ++a) loss += micro_batch(step, a);
+    clock_.enter(LedgerPart::kCommDp);
+    ddp_.finish_step();
+    const Tensor total =
+        spmd::reduce_value(Tensor::from(*context_, {1}, std::vector<double>{loss}), mesh_, "dp");
+    const double norm = optim::gradient_norm(parameters_, world_.get());
+    clock_.enter(LedgerPart::kCompute);
+    const double lr = config_.schedule().at(optimizer_.steps());
+    update(lr, norm);
+    clock_.stop();
+    return {step + 1, total.item(), norm, lr, skipped_, {}};
+  }
+
+  /// Forward and backward of micro-batch `a`; this rank's part of the loss.
+  double micro_batch(std::int64_t step, std::int64_t a) {
+    const std::int64_t rows = config_.train.batch;
+    const std::int64_t step_rows = rows * world_->size() * config_.train.accumulation;
+    const std::int64_t first_row = a * rows * world_->size();
+    clock_.enter(LedgerPart::kData);
+    const data::Batch batch =
+        samples_.training(*context_, step * step_rows + first_row + world_->rank() * rows, rows);
+    clock_.enter(LedgerPart::kCompute);
+    context_->set_batch_origin({static_cast<std::uint64_t>(step), first_row});
+    const ShardingType type = mesh_.type("dp", AxisType::shard(0));
+    // Every token of the training part has a target, so the global weight is known.
+    const nn::LossTerm terms[] = {
+        model_.loss(autograd::Variable(batch.tokens, type), autograd::Variable(batch.targets, type),
+                    static_cast<double>(step_rows * config_.train.sequence))};
+    const double loss = nn::local_loss(terms);
+    if (a + 1 == config_.train.accumulation) ddp_.begin_last_backward();
+    autograd::backward(nn::loss_roots(terms));
+    return loss;
+  }
+
+  void update(double lr, double norm) {
+    if (std::isfinite(norm)) {
+      optimizer_.step(lr, optim::clip_coefficient(norm, config_.train.clip));
+      skipped_in_a_row_ = 0;
+    } else {
+      ++skipped_;
+      context_->log().warn("step skipped: the gradient norm is {} ({} skipped so far)", norm,
+                           skipped_);
+      if (++skipped_in_a_row_ > config_.train.skip_limit) {
+        throw Error(
+            ErrorCode::kNonFinite,
+            fmt::format("{} steps in a row had a gradient that is not finite; lower optim.lr "
+                        "= {} or raise train.skip_limit",
+                        skipped_in_a_row_, config_.optim.lr));
+      }
+    }
+    optimizer_.zero_grad();
+  }
+
+  const Config& config_;
+  std::shared_ptr<comm::Communicator> world_;
+  std::shared_ptr<Context> context_;
+  spmd::Mesh mesh_;
+  data::ByteSamples samples_;
+  nn::Gpt model_;
+  parallel::Ddp ddp_;
+  std::vector<spmd::ParameterPtr> parameters_;
+  optim::AdamW optimizer_;
+  RunDirectory directory_;
+  Reporter reporter_;
+  StepClock clock_;
+  std::int64_t skipped_ = 0;
+  std::int64_t skipped_in_a_row_ = 0;
+};
+
+}  // namespace
+
+void run(const Config& config, const std::shared_ptr<comm::Communicator>& world) {
+  validate(config);
+  check_ranks_agree(config, *world);
+  Run(config, world).train();
+}
+
+}  // namespace tessera::train
