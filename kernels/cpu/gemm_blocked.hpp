@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own GEMM: blocked and packed, every element of C summed over K in order with fused
-// multiply-adds. An element's bits depend on its row of A, its column of B and K only: not on M, N,
-// the thread count or the instruction set.
+// Our own GEMM: packed blocks and register tiles (Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication", TOMS 34, 2008). K is summed in fixed blocks of
+// kGemmInner, in order. An element's bits depend on its row of A, its column of B and K only: not
+// on M, N or the thread count, nor on the instruction set among those with fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,15 @@
 
 namespace tessera::kernels {
 
-/// A matrix by its strides: element (i, j) is at data[i * row + j * column].
+/// A matrix by its strides: element (i, j) is at data[i * row + j * column]; one stride is 1.
 template <typename T>
 struct Strided {
   const T* data;
   std::int64_t row;
   std::int64_t column;
 };
+
+inline constexpr std::int64_t kGemmInner = 256;
 
 /// c [m, n] (row stride ldc) = a [m, k] b [k, n], plus c when `accumulates`. `workspace`:
 /// gemm_workspace.
@@ -27,7 +30,7 @@ void gemm_blocked(std::int64_t m, std::int64_t n, std::int64_t k, Strided<double
                   Strided<double> b, double* c, std::int64_t ldc, bool accumulates,
                   double* workspace, const Stream& stream);
 
-/// Elements of workspace: packed B, and a packed strip of A per thread.
-std::int64_t gemm_workspace(std::int64_t n, std::int64_t k, int threads);
+/// Elements of workspace: a packed block of A and of B per thread.
+std::int64_t gemm_workspace(std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 
 }  // namespace tessera::kernels
