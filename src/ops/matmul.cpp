@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 
@@ -38,16 +40,37 @@ Sizes checked_sizes(const Tensor& a, const Tensor& b, Transpose transpose_a,
   return sizes;
 }
 
-/// [batch, rows, columns] with contiguous rows; strided batches and rows are used in place.
-Tensor as_batch(const Tensor& x) {
-  if (x.rank() == 2) {
-    const Tensor rows = x.strides()[1] == 1 || x.shape()[1] == 1 ? x : contiguous(x);
-    return Tensor(rows.storage(), rows.dtype(), {1, rows.shape()[0], rows.shape()[1]},
-                  {0, rows.strides()[0], 1}, rows.offset());
+/// The one stride that walks dims [first, last) of x in row-major order, if there is one.
+std::optional<std::int64_t> merged_stride(const Tensor& x, int first, int last) {
+  std::int64_t stride = 0;
+  std::int64_t expected = -1;
+  for (int dim = last - 1; dim >= first; --dim) {
+    if (x.shape()[dim] == 1) continue;
+    if (expected < 0) {
+      stride = x.strides()[dim];
+    } else if (x.strides()[dim] != expected) {
+      return std::nullopt;
+    }
+    expected = x.strides()[dim] * x.shape()[dim];
   }
-  if (x.rank() == 3 && x.strides()[2] == 1) return x;
-  return contiguous(x).reshape(
-      {x.shape().numel(0, x.rank() - 2), x.shape().back(1), x.shape().back(0)});
+  return stride;
+}
+
+/// x [..., rows, columns] as [batch, rows, columns] with contiguous rows, in place where its
+/// strides allow it. `rows_from` is the first dim that counts as rows.
+Tensor as_batch(const Tensor& x, int rows_from) {
+  const int last = x.rank() - 1;
+  const auto batch_stride = merged_stride(x, 0, rows_from);
+  const auto row_stride = merged_stride(x, rows_from, last);
+  const std::int64_t rows = x.shape().numel(rows_from, last);
+  const std::int64_t columns = x.shape()[last];
+  const bool has_dense_rows = x.strides()[last] == 1 || columns == 1;
+  if (!batch_stride || !row_stride || !has_dense_rows || (rows > 1 && *row_stride < columns)) {
+    if (x.is_contiguous()) return x.reshape({x.shape().numel(0, rows_from), rows, columns});
+    return as_batch(contiguous(x), rows_from);
+  }
+  return Tensor(x.storage(), x.dtype(), {x.shape().numel(0, rows_from), rows, columns},
+                {*batch_stride, *row_stride, 1}, x.offset());
 }
 
 void run(const Tensor& c, const Tensor& a, const Tensor& b, Transpose transpose_a,
@@ -92,15 +115,14 @@ void matmul_into(const Tensor& c, const Tensor& a, const Tensor& b, Transpose tr
                                                to_string(c.dtype()), to_string(a.dtype())));
   }
   const std::int64_t batch = sizes.lead.numel();
-  if (b.rank() == 2 && batch != 1 && transpose_a == Transpose::kNo) {
+  const Tensor right = as_batch(b, b.rank() - 2);
+  if (b.rank() == 2 && transpose_a == Transpose::kNo) {
     // One b for all: the leading dims are rows.
-    run(c.reshape({1, batch * sizes.m, sizes.n}),
-        as_batch(contiguous(a).reshape({batch * sizes.m, sizes.k})), as_batch(b), transpose_a,
-        transpose_b, accumulates);
+    run(c.reshape({1, batch * sizes.m, sizes.n}), as_batch(a, 0), right, transpose_a, transpose_b,
+        accumulates);
   } else {
-    TESSERA_CHECK(b.rank() > 2 || batch == 1, "matmul: a transposed {} needs a batched b",
-                  a.shape().to_string());
-    run(c.reshape({batch, sizes.m, sizes.n}), as_batch(a), as_batch(b), transpose_a, transpose_b,
+    run(c.reshape({batch, sizes.m, sizes.n}), as_batch(a, a.rank() - 2),
+        right.broadcast_to({batch, right.shape()[1], right.shape()[2]}), transpose_a, transpose_b,
         accumulates);
   }
   c.mark_changed();
