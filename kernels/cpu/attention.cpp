@@ -1,296 +1,506 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of 32 queries against blocks of 64 keys. Keys and values of a block are packed transposed
-// where the inner loop runs over keys, so that every inner loop is contiguous. Forward: a query
-// block owns its output. Backward: one task owns a key head's dk and dv and all query heads on it,
-// walking key blocks and then query blocks in order; so the result does not depend on the thread
-// count.
-#include "tessera/ops/attention.hpp"
+// Blocks of 64 queries against blocks of 64 keys. Scores are kept transposed, [keys][queries], so
+// that the softmax runs down columns without crossing lanes, and the block products take the scores
+// as they are. Forward: one task per (batch, head, query block). Backward: one task per (batch, key
+// head), which owns dk and dv, walks its query heads, query blocks and key blocks in order. So no
+// bit depends on the thread count.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 
-#include "kernels/cpu/math.hpp"
+#include "kernels/cpu/gemm_tile-inl.hpp"
 #include "kernels/cpu/visit.hpp"
 #include "tessera/core/parallel_for.hpp"
+#include "tessera/ops/attention.hpp"
 
-namespace tessera::ops {
-namespace {
+#ifndef TESSERA_KERNELS_CPU_ATTENTION_ONCE_
+#define TESSERA_KERNELS_CPU_ATTENTION_ONCE_
+namespace tessera::kernels {
 
-constexpr std::int64_t kQueries = 32;
-constexpr std::int64_t kKeys = 64;
+inline constexpr std::size_t kBlock = 64;  ///< queries and keys of a block
+
+/// Head sizes are padded with zeros to whole vectors of every target.
+inline std::size_t padded(std::int64_t d) { return (static_cast<std::size_t>(d) + 15) / 16 * 16; }
 
 /// Rows of one head: row t at data + t * stride.
 template <typename T>
 struct Head {
   T* data;
   std::int64_t stride;
-  T* row(std::int64_t t) const { return data + t * stride; }
+  T* row(std::size_t t) const { return data + static_cast<std::int64_t>(t) * stride; }
 };
+
+template <typename T>
+struct AttentionTask {
+  Head<T> q, k, v, out;
+  T* lse;  ///< [T]
+  std::size_t t, s, d;
+  bool is_causal;
+  T scale;
+  T* workspace;
+};
+
+template <typename T>
+struct AttentionForwardTask : AttentionTask<T> {
+  std::size_t first_query;
+};
+
+/// One query head of a key head.
+template <typename T>
+struct AttentionBackwardTask : AttentionTask<T> {
+  Head<T> dout, dq, dk, dv;
+  bool is_first_of_group, is_last_of_group;
+};
+
+inline std::size_t forward_elements(std::int64_t d) {
+  return (4 * padded(d) + kBlock) * kBlock + 3 * kBlock;
+}
+/// Copies of k and v, sums of dk and dv over all keys, and blocks.
+inline std::size_t backward_elements(std::int64_t s, std::int64_t d) {
+  return 4 * padded(d) * static_cast<std::size_t>(s) + (5 * padded(d) + 2 * kBlock) * kBlock +
+         2 * kBlock;
+}
+
+}  // namespace tessera::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+/// exp, 0 at -inf, and NaN where x is (Highway's own gives 0 there).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exponential(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+/// `rows` rows of a head, padded to `width` columns.
+template <typename T>
+void copy_rows(Head<T> from, std::size_t first, std::size_t rows, std::size_t d, std::size_t width,
+               T* to) {
+  for (std::size_t i = 0; i < rows; ++i, to += width) {
+    std::copy_n(from.row(first + i), d, to);
+    std::fill(to + d, to + width, T{0});
+  }
+}
+
+/// y [kBlock, width] transposed: y_transposed [width, kBlock].
+template <typename T>
+void transpose_block(const T* y, std::size_t width, T* y_transposed) {
+  transpose(y, width, kBlock, width, y_transposed, kBlock);
+}
+
+/// x *= factor.
+template <typename T>
+void scale_elements(T* x, std::size_t count, T factor) {
+  const hn::ScalableTag<T> d;
+  const auto f = hn::Set(d, factor);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), f), d, x + i);
+  }
+}
+
+/// Which keys of a block the queries of a block see.
+struct BlockMask {
+  bool is_causal;
+  std::size_t first_query, first_key, keys;
+
+  /// Leading keys of the block that query `query` of the block sees.
+  std::size_t seen(std::size_t query) const {
+    if (!is_causal) return keys;
+    const std::size_t past = first_query + query + 1;
+    return past <= first_key ? 0 : std::min(keys, past - first_key);
+  }
+  /// First query of the block that sees key `key` of the block.
+  std::size_t first_seeing(std::size_t key) const {
+    return is_causal && first_key + key > first_query ? first_key + key - first_query : 0;
+  }
+  bool hides_any() const { return is_causal && first_key + keys > first_query + 1; }
+};
+
+/// scores [keys, queries] = k q^T; only where some query of a tile's width sees the key.
+template <class D, typename T = hn::TFromD<D>>
+void score_block(D d, const BlockMask& mask, std::size_t width, const T* k, const T* q_transposed,
+                 T* scores) {
+  const std::size_t step = kTileVectors * hn::Lanes(d);
+  for (std::size_t query = 0; query < kBlock; query += step) {
+    multiply(d, mask.seen(query + step - 1), step, width, Left<T>{k, width, 1},
+             Right<T>{q_transposed + query, kBlock}, Target<T>{scores + query, kBlock}, Into::kSet);
+  }
+}
+
+/// out [queries, width] = scores^T x or added to, x [keys, width].
+template <class D, typename T = hn::TFromD<D>>
+void weigh_rows(D d, const BlockMask& mask, std::size_t queries, std::size_t width, const T* scores,
+                const T* x, T* out, Into into) {
+  for (std::size_t i = 0; i < queries; i += kTileRows) {
+    const std::size_t rows = std::min(kTileRows, queries - i);
+    multiply(d, rows, width, mask.seen(i + rows - 1), Left<T>{scores + i, 1, kBlock},
+             Right<T>{x, width}, Target<T>{out + i * width, width}, into);
+  }
+}
+
+/// sums [keys, width] += scores y, y [queries, width].
+template <class D, typename T = hn::TFromD<D>>
+void add_to_keys(D d, const BlockMask& mask, std::size_t queries, std::size_t width,
+                 const T* scores, const T* y, T* sums) {
+  for (std::size_t j = 0; j < mask.keys; j += kTileRows) {
+    const std::size_t first = mask.first_seeing(j);
+    if (first >= queries) break;
+    multiply(d, std::min(kTileRows, mask.keys - j), width, queries - first,
+             Left<T>{scores + j * kBlock + first, kBlock, 1}, Right<T>{y + first * width, width},
+             Target<T>{sums + j * width, width}, Into::kAdd);
+  }
+}
+
+/// Lanes (queries from `query` on) that do not see key `key`.
+template <class D>
+HWY_INLINE hn::Mask<D> hidden(D d, const BlockMask& mask, std::size_t query, std::size_t key) {
+  using T = hn::TFromD<D>;
+  return hn::Lt(hn::Iota(d, static_cast<T>(query)),
+                hn::Set(d, static_cast<T>(mask.first_seeing(key))));
+}
+
+/// One step of the online softmax: scores become exp(score - most), and `correction` is what
+/// earlier sums are to be multiplied by.
+template <class D, typename T = hn::TFromD<D>>
+void softmax_block(D d, const BlockMask& mask, T* scores, T* most, T* total, T* correction) {
+  const std::size_t lanes = hn::Lanes(d);
+  const auto lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+  const bool hides = mask.hides_any();
+  for (std::size_t query = 0; query < kBlock; query += lanes) {
+    const std::size_t seen = mask.seen(query + lanes - 1);
+    const auto old_most = hn::LoadU(d, most + query);
+    auto new_most = old_most;
+    for (std::size_t j = 0; j < seen; ++j) {
+      T* score = scores + j * kBlock + query;
+      auto x = hn::LoadU(d, score);
+      if (hides) {
+        x = hn::IfThenElse(hidden(d, mask, query, j), lowest, x);
+        hn::StoreU(x, d, score);
+      }
+      new_most = hn::Max(new_most, x);
+    }
+    const auto shift = hn::IfThenZeroElse(hn::Eq(new_most, lowest), new_most);
+    const auto factor = exponential(d, hn::Sub(old_most, shift));
+    auto sum = hn::Zero(d);
+    for (std::size_t j = 0; j < seen; ++j) {
+      T* score = scores + j * kBlock + query;
+      const auto p = exponential(d, hn::Sub(hn::LoadU(d, score), shift));
+      sum = hn::Add(sum, p);
+      hn::StoreU(p, d, score);
+    }
+    for (std::size_t j = seen; j < mask.keys; ++j) {
+      hn::StoreU(hn::Zero(d), d, scores + j * kBlock + query);
+    }
+    hn::StoreU(new_most, d, most + query);
+    hn::StoreU(factor, d, correction + query);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, total + query), factor, sum), d, total + query);
+  }
+}
+
+template <typename T>
+void forward_block(const AttentionForwardTask<T>& task) {
+  const hn::ScalableTag<T> d;
+  const std::size_t width = padded(static_cast<std::int64_t>(task.d));
+  T* q_transposed = task.workspace;
+  T* k = q_transposed + kBlock * width;
+  T* v = k + kBlock * width;
+  T* out = v + kBlock * width;
+  T* scores = out + kBlock * width;
+  T* most = scores + kBlock * kBlock;
+  T* total = most + kBlock;
+  T* correction = total + kBlock;
+
+  const std::size_t queries = std::min(kBlock, task.t - task.first_query);
+  std::fill(out, out + kBlock * width, T{0});
+  copy_rows(task.q, task.first_query, queries, task.d, width, out);
+  transpose_block(out, width, q_transposed);
+  scale_elements(q_transposed, kBlock * width, task.scale);
+  std::fill(out, out + kBlock * width, T{0});
+  std::fill(most, most + kBlock, -std::numeric_limits<T>::infinity());
+  std::fill(total, total + kBlock, T{0});
+
+  const std::size_t past = task.is_causal ? std::min(task.s, task.first_query + queries) : task.s;
+  for (std::size_t key = 0; key < past; key += kBlock) {
+    const BlockMask mask{task.is_causal, task.first_query, key, std::min(kBlock, task.s - key)};
+    copy_rows(task.k, key, mask.keys, task.d, width, k);
+    copy_rows(task.v, key, mask.keys, task.d, width, v);
+    score_block(d, mask, width, k, q_transposed, scores);
+    softmax_block(d, mask, scores, most, total, correction);
+    for (std::size_t i = 0; i < queries; ++i) {
+      if (correction[i] != T{1}) scale_elements(out + i * width, width, correction[i]);
+    }
+    weigh_rows(d, mask, queries, width, scores, v, out, Into::kAdd);
+  }
+  for (std::size_t i = 0; i < queries; ++i) {
+    // A total of NaN goes through; 0 means that the query sees nothing.
+    const bool sees_nothing = total[i] == T{0};
+    scale_elements(out + i * width, width, sees_nothing ? T{0} : T{1} / total[i]);
+    std::copy_n(out + i * width, task.d, task.out.row(task.first_query + i));
+    task.lse[task.first_query + i] =
+        sees_nothing ? -std::numeric_limits<T>::infinity() : most[i] + std::log(total[i]);
+  }
+}
+
+/// scores = p = exp(score - lse); gradients = p (dp - delta), from dp.
+template <class D, typename T = hn::TFromD<D>>
+void softmax_backward_block(D d, const BlockMask& mask, const T* lse, const T* delta, T* scores,
+                            T* gradients) {
+  const std::size_t lanes = hn::Lanes(d);
+  const bool hides = mask.hides_any();
+  for (std::size_t query = 0; query < kBlock; query += lanes) {
+    const std::size_t seen = mask.seen(query + lanes - 1);
+    const auto shift = hn::LoadU(d, lse + query);
+    const auto mean = hn::LoadU(d, delta + query);
+    for (std::size_t j = 0; j < seen; ++j) {
+      const std::size_t at = j * kBlock + query;
+      auto p = exponential(d, hn::Sub(hn::LoadU(d, scores + at), shift));
+      auto ds = hn::Mul(p, hn::Sub(hn::LoadU(d, gradients + at), mean));
+      if (hides) {
+        const auto is_hidden = hidden(d, mask, query, j);
+        p = hn::IfThenZeroElse(is_hidden, p);
+        ds = hn::IfThenZeroElse(is_hidden, ds);
+      }
+      hn::StoreU(p, d, scores + at);
+      hn::StoreU(ds, d, gradients + at);
+    }
+    for (std::size_t j = seen; j < mask.keys; ++j) {
+      hn::StoreU(hn::Zero(d), d, scores + j * kBlock + query);
+      hn::StoreU(hn::Zero(d), d, gradients + j * kBlock + query);
+    }
+  }
+}
+
+template <typename T>
+struct BackwardBlocks {
+  T *k, *v, *dk, *dv;              ///< [S, width]
+  T *q, *q_transposed;             ///< scaled
+  T *dout, *dout_transposed, *dq;  ///< of a query block
+  T *scores, *gradients;
+  T *lse, *delta;
+};
+
+template <typename T>
+BackwardBlocks<T> backward_blocks(T* workspace, std::size_t s, std::size_t width) {
+  const auto take = [&workspace](std::size_t count) {
+    T* taken = workspace;
+    workspace += count;
+    return taken;
+  };
+  BackwardBlocks<T> w{};
+  for (T** keys : {&w.k, &w.v, &w.dk, &w.dv}) *keys = take(s * width);
+  for (T** block : {&w.q, &w.q_transposed, &w.dout, &w.dout_transposed, &w.dq}) {
+    *block = take(kBlock * width);
+  }
+  for (T** block : {&w.scores, &w.gradients}) *block = take(kBlock * kBlock);
+  for (T** row : {&w.lse, &w.delta}) *row = take(kBlock);
+  return w;
+}
+
+/// Queries of a block with their lse and delta = rowsum(dout * out). Rows past the end, and rows
+/// that see nothing, get lse +inf, so that their probabilities are 0.
+template <typename T>
+void load_queries(const AttentionBackwardTask<T>& task, std::size_t first_query,
+                  std::size_t queries, std::size_t width, const BackwardBlocks<T>& w) {
+  for (T* block : {w.q, w.dout}) std::fill(block, block + kBlock * width, T{0});
+  copy_rows(task.q, first_query, queries, task.d, width, w.q);
+  copy_rows(task.dout, first_query, queries, task.d, width, w.dout);
+  scale_elements(w.q, kBlock * width, task.scale);
+  transpose_block(w.q, width, w.q_transposed);
+  transpose_block(w.dout, width, w.dout_transposed);
+  const hn::ScalableTag<T> d;
+  copy_rows(task.out, first_query, queries, task.d, width, w.dq);
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    auto sum = hn::Zero(d);
+    for (std::size_t c = 0; c < width && i < queries; c += hn::Lanes(d)) {
+      sum =
+          hn::MulAdd(hn::LoadU(d, w.dq + i * width + c), hn::LoadU(d, w.dout + i * width + c), sum);
+    }
+    w.delta[i] = hn::GetLane(hn::SumOfLanes(d, sum));
+    const T lse = i < queries ? task.lse[first_query + i] : -std::numeric_limits<T>::infinity();
+    w.lse[i] = std::isinf(lse) && lse < T{0} ? -lse : lse;
+  }
+}
+
+template <typename T>
+void backward_query_block(const AttentionBackwardTask<T>& task, std::size_t first_query,
+                          std::size_t width, const BackwardBlocks<T>& w) {
+  const hn::ScalableTag<T> d;
+  const std::size_t queries = std::min(kBlock, task.t - first_query);
+  load_queries(task, first_query, queries, width, w);
+  std::fill(w.dq, w.dq + kBlock * width, T{0});
+  const std::size_t past = task.is_causal ? std::min(task.s, first_query + queries) : task.s;
+  for (std::size_t key = 0; key < past; key += kBlock) {
+    const BlockMask mask{task.is_causal, first_query, key, std::min(kBlock, task.s - key)};
+    const std::size_t at = key * width;
+    score_block(d, mask, width, w.k + at, w.q_transposed, w.scores);
+    score_block(d, mask, width, w.v + at, w.dout_transposed, w.gradients);
+    softmax_backward_block(d, mask, w.lse, w.delta, w.scores, w.gradients);
+    add_to_keys(d, mask, queries, width, w.scores, w.dout, w.dv + at);
+    add_to_keys(d, mask, queries, width, w.gradients, w.q, w.dk + at);
+    weigh_rows(d, mask, queries, width, w.gradients, w.k + at, w.dq, Into::kAdd);
+  }
+  scale_elements(w.dq, kBlock * width, task.scale);
+  for (std::size_t i = 0; i < queries; ++i) {
+    std::copy_n(w.dq + i * width, task.d, task.dq.row(first_query + i));
+  }
+}
+
+template <typename T>
+void backward_head(const AttentionBackwardTask<T>& task) {
+  const std::size_t width = padded(static_cast<std::int64_t>(task.d));
+  const BackwardBlocks<T> w = backward_blocks(task.workspace, task.s, width);
+  if (task.is_first_of_group) {
+    copy_rows(task.k, 0, task.s, task.d, width, w.k);
+    copy_rows(task.v, 0, task.s, task.d, width, w.v);
+    for (T* sums : {w.dk, w.dv}) std::fill(sums, sums + task.s * width, T{0});
+  }
+  for (std::size_t query = 0; query < task.t; query += kBlock) {
+    backward_query_block(task, query, width, w);
+  }
+  for (std::size_t j = 0; j < task.s && task.is_last_of_group; ++j) {
+    std::copy_n(w.dk + j * width, task.d, task.dk.row(j));
+    std::copy_n(w.dv + j * width, task.d, task.dv.row(j));
+  }
+}
+
+void forward_f32(const AttentionForwardTask<float>& task) { forward_block(task); }
+void forward_f64(const AttentionForwardTask<double>& task) { forward_block(task); }
+void backward_f32(const AttentionBackwardTask<float>& task) { backward_head(task); }
+void backward_f64(const AttentionBackwardTask<double>& task) { backward_head(task); }
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+namespace {
+
+HWY_EXPORT(forward_f32);
+HWY_EXPORT(forward_f64);
+HWY_EXPORT(backward_f32);
+HWY_EXPORT(backward_f64);
+
+void run(const AttentionForwardTask<float>& task) { HWY_DYNAMIC_DISPATCH(forward_f32)(task); }
+void run(const AttentionForwardTask<double>& task) { HWY_DYNAMIC_DISPATCH(forward_f64)(task); }
+void run(const AttentionBackwardTask<float>& task) { HWY_DYNAMIC_DISPATCH(backward_f32)(task); }
+void run(const AttentionBackwardTask<double>& task) { HWY_DYNAMIC_DISPATCH(backward_f64)(task); }
 
 template <typename T>
 Head<T> head(const TensorView& x, std::int64_t b, std::int64_t h) {
   return {x.as<T>() + b * x.strides[0] + h * x.strides[2], x.strides[1]};
 }
 
-/// out[d][j] = rows[first + j][d], zero beyond count.
-template <typename T>
-void pack_transposed(Head<T> rows, std::int64_t first, std::int64_t count, std::int64_t d, T* out) {
-  for (std::int64_t i = 0; i < d; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) out[i * kKeys + j] = rows.row(first + j)[i];
-    for (std::int64_t j = count; j < kKeys; ++j) out[i * kKeys + j] = T{0};
-  }
+/// The parts that both passes have, for query head `h` of batch entry `b`.
+template <typename T, typename Args>
+AttentionTask<T> task_of(const Args& args, std::int64_t b, std::int64_t h, T* workspace) {
+  const Shape& q = args.q.shape;
+  const std::int64_t g = h / (q[2] / args.k.shape[2]);
+  return {head<T>(args.q, b, h),
+          head<T>(args.k, b, g),
+          head<T>(args.v, b, g),
+          head<T>(args.out, b, h),
+          args.lse.template as<T>() + (b * q[2] + h) * q[1],
+          static_cast<std::size_t>(q[1]),
+          static_cast<std::size_t>(args.k.shape[1]),
+          static_cast<std::size_t>(q[3]),
+          args.mask == ops::AttentionMask::kCausal,
+          static_cast<T>(args.scale),
+          workspace};
 }
 
-/// out[j] = sum over i of x[i] * columns[i][j], for kKeys columns.
-template <typename T>
-[[gnu::always_inline]] inline void row_times(const T* x, const T* columns, std::int64_t d, T* out) {
-  T sums[kKeys] = {};
-  for (std::int64_t i = 0; i < d; ++i) {
-    const T factor = x[i];
-    for (std::int64_t j = 0; j < kKeys; ++j) {
-      sums[j] = std::fma(factor, columns[i * kKeys + j], sums[j]);
-    }
-  }
-  for (std::int64_t j = 0; j < kKeys; ++j) out[j] = sums[j];
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void add_scaled(T factor, const T* x, T* y, std::int64_t d) {
-  for (std::int64_t i = 0; i < d; ++i) y[i] = std::fma(factor, x[i], y[i]);
-}
-
-std::int64_t visible(AttentionMask mask, std::int64_t query, std::int64_t keys) {
-  return mask == AttentionMask::kCausal ? std::min(query + 1, keys) : keys;
-}
-
-template <typename T>
-struct ForwardTask {
-  Head<T> q, k, v, out;
-  T* lse;
-  std::int64_t t, s, d;
-  AttentionMask mask;
-  T scale;
-};
-
-/// One block of queries; workspace: kKeys * d.
-template <typename T>
-[[gnu::always_inline]] inline void forward_block(const ForwardTask<T>& task,
-                                                 std::int64_t first_query, T* packed) {
-  const std::int64_t queries = std::min(kQueries, task.t - first_query);
-  const std::int64_t d = task.d;
-  T most[kQueries];
-  T total[kQueries] = {};
-  for (std::int64_t i = 0; i < queries; ++i) {
-    most[i] = -INFINITY;
-    std::fill(task.out.row(first_query + i), task.out.row(first_query + i) + d, T{0});
-  }
-  const std::int64_t last_key = visible(task.mask, first_query + queries - 1, task.s);
-  for (std::int64_t key = 0; key < last_key; key += kKeys) {
-    const std::int64_t keys = std::min(kKeys, task.s - key);
-    pack_transposed(task.k, key, keys, d, packed);
-    for (std::int64_t i = 0; i < queries; ++i) {
-      const std::int64_t query = first_query + i;
-      const std::int64_t seen = std::min(visible(task.mask, query, task.s) - key, keys);
-      if (seen <= 0) continue;
-      T scores[kKeys];
-      row_times(task.q.row(query), packed, d, scores);
-      for (std::int64_t j = 0; j < kKeys; ++j) {
-        scores[j] = j < seen ? scores[j] * task.scale : -INFINITY;
-      }
-      const T block_most = kernels::lane_max(scores, kKeys);
-      const T new_most = block_most > most[i] ? block_most : most[i];
-      if (new_most == -INFINITY) continue;
-      for (std::int64_t j = 0; j < kKeys; ++j) scores[j] = kernels::fast_exp(scores[j] - new_most);
-      const T correction = kernels::fast_exp(most[i] - new_most);
-      total[i] = total[i] * correction +
-                 kernels::lane_sum<T>(kKeys, [&scores](std::int64_t j) { return scores[j]; });
-      most[i] = new_most;
-      T* out = task.out.row(query);
-      for (std::int64_t c = 0; c < d; ++c) out[c] *= correction;
-      for (std::int64_t j = 0; j < seen; ++j) add_scaled(scores[j], task.v.row(key + j), out, d);
-    }
-  }
-  for (std::int64_t i = 0; i < queries; ++i) {
-    T* out = task.out.row(first_query + i);
-    const T inverse = total[i] > T{0} ? T{1} / total[i] : T{0};
-    for (std::int64_t c = 0; c < d; ++c) out[c] *= inverse;
-    task.lse[first_query + i] = total[i] > T{0} ? most[i] + std::log(total[i]) : -INFINITY;
-  }
-}
-
-TESSERA_MULTIVERSION void forward_run(const ForwardTask<float>& task, std::int64_t query,
-                                      float* packed) {
-  forward_block(task, query, packed);
-}
-TESSERA_MULTIVERSION void forward_run(const ForwardTask<double>& task, std::int64_t query,
-                                      double* packed) {
-  forward_block(task, query, packed);
-}
-
-template <typename T>
-void forward(const AttentionArgs& args, const Stream& stream) {
-  const Shape& shape = args.q.shape;
-  const std::int64_t heads = shape[2];
-  const std::int64_t group = heads / args.k.shape[2];
-  const std::int64_t blocks = (shape[1] + kQueries - 1) / kQueries;
-  const std::int64_t tasks = shape[0] * heads * blocks;
-  const std::int64_t d = shape[3];
-  std::atomic<std::int64_t> slot{0};
-  parallel_for(stream, tasks, 1, [&](std::int64_t a, std::int64_t b) {
-    T* packed = static_cast<T*>(args.workspace) + slot.fetch_add(1) * kKeys * d;
-    for (std::int64_t i = a; i < b; ++i) {
-      const std::int64_t h = i / blocks % heads;
-      const std::int64_t n = i / blocks / heads;
-      const ForwardTask<T> task{head<T>(args.q, n, h),
-                                head<T>(args.k, n, h / group),
-                                head<T>(args.v, n, h / group),
-                                head<T>(args.out, n, h),
-                                args.lse.as<T>() + (n * heads + h) * shape[1],
-                                shape[1],
-                                args.k.shape[1],
-                                d,
-                                args.mask,
-                                static_cast<T>(args.scale)};
-      forward_run(task, i % blocks * kQueries, packed);
-    }
+/// body(task, part) for every task; threads take the next one when they are done with theirs.
+template <typename Body>
+void run_tasks(const Stream& stream, std::int64_t tasks, Body&& body) {
+  std::atomic<std::int64_t> next{0};
+  const std::int64_t parts = std::min<std::int64_t>(tasks, stream.threads());
+  parallel_for(stream, parts, 1, [&](std::int64_t first, std::int64_t) {
+    for (std::int64_t i = next.fetch_add(1); i < tasks; i = next.fetch_add(1)) body(i, first);
   });
 }
 
 template <typename T>
-struct BackwardTask {
-  Head<T> q, k, v, out, dout, dq, dk, dv;
-  const T* lse;
-  T* delta;  ///< [T]: rowsum(dout * out)
-  std::int64_t t, s, d;
-  AttentionMask mask;
-  T scale;
-  bool is_first_query_head;  ///< overwrite dk and dv, else add
-};
-
-/// One key block of one query head; packed: 2 * kKeys * d (k and v transposed).
-template <typename T>
-[[gnu::always_inline]] inline void backward_keys(const BackwardTask<T>& task, std::int64_t key,
-                                                 T* packed) {
-  const std::int64_t d = task.d;
-  const std::int64_t keys = std::min(kKeys, task.s - key);
-  T* packed_v = packed + kKeys * d;
-  pack_transposed(task.k, key, keys, d, packed);
-  pack_transposed(task.v, key, keys, d, packed_v);
-  for (std::int64_t j = 0; j < keys && task.is_first_query_head; ++j) {
-    std::fill(task.dk.row(key + j), task.dk.row(key + j) + d, T{0});
-    std::fill(task.dv.row(key + j), task.dv.row(key + j) + d, T{0});
-  }
-  const std::int64_t first_query = task.mask == AttentionMask::kCausal ? key : 0;
-  for (std::int64_t query = first_query; query < task.t; ++query) {
-    const std::int64_t seen = std::min(visible(task.mask, query, task.s) - key, keys);
-    const T lse = task.lse[query];
-    if (seen <= 0 || lse == -INFINITY) continue;
-    const T* q = task.q.row(query);
-    const T* dout = task.dout.row(query);
-    T p[kKeys];
-    T ds[kKeys];
-    row_times(q, packed, d, p);
-    row_times(dout, packed_v, d, ds);
-    const T delta = task.delta[query];
-    for (std::int64_t j = 0; j < kKeys; ++j) {
-      p[j] = j < seen ? kernels::fast_exp(p[j] * task.scale - lse) : T{0};
-      ds[j] = p[j] * (ds[j] - delta) * task.scale;
-    }
-    T* dq = task.dq.row(query);
-    for (std::int64_t j = 0; j < seen; ++j) {
-      add_scaled(p[j], dout, task.dv.row(key + j), d);
-      add_scaled(ds[j], q, task.dk.row(key + j), d);
-      add_scaled(ds[j], static_cast<const T*>(task.k.row(key + j)), dq, d);
-    }
-  }
-}
-
-template <typename T>
-[[gnu::always_inline]] inline void backward_head(const BackwardTask<T>& task, T* packed) {
-  for (std::int64_t query = 0; query < task.t; ++query) {
-    const T* out = task.out.row(query);
-    const T* dout = task.dout.row(query);
-    task.delta[query] =
-        kernels::lane_sum<T>(task.d, [=](std::int64_t c) { return out[c] * dout[c]; });
-    std::fill(task.dq.row(query), task.dq.row(query) + task.d, T{0});
-  }
-  for (std::int64_t key = 0; key < task.s; key += kKeys) backward_keys(task, key, packed);
-}
-
-TESSERA_MULTIVERSION void backward_run(const BackwardTask<float>& task, float* packed) {
-  backward_head(task, packed);
-}
-TESSERA_MULTIVERSION void backward_run(const BackwardTask<double>& task, double* packed) {
-  backward_head(task, packed);
-}
-
-template <typename T>
-void backward(const AttentionBackwardArgs& args, const Stream& stream) {
+void forward(const ops::AttentionArgs& args, const Stream& stream) {
   const Shape& shape = args.q.shape;
   const std::int64_t heads = shape[2];
+  const auto block = static_cast<std::int64_t>(kBlock);
+  const std::int64_t blocks = (shape[1] + block - 1) / block;
+  const auto elements = static_cast<std::int64_t>(forward_elements(shape[3]));
+  run_tasks(stream, shape[0] * heads * blocks, [&](std::int64_t i, std::int64_t part) {
+    const std::int64_t b = i / blocks / heads;
+    const std::int64_t h = i / blocks % heads;
+    // Blocks that see most keys come first.
+    const std::int64_t query = (blocks - 1 - i % blocks) * block;
+    run(AttentionForwardTask<T>{
+        task_of<T>(args, b, h, static_cast<T*>(args.workspace) + part * elements),
+        static_cast<std::size_t>(query)});
+  });
+}
+
+template <typename T>
+void backward(const ops::AttentionBackwardArgs& args, const Stream& stream) {
   const std::int64_t key_heads = args.k.shape[2];
-  const std::int64_t group = heads / key_heads;
-  const std::int64_t tasks = shape[0] * key_heads;
-  const std::int64_t d = shape[3];
-  std::atomic<std::int64_t> slot{0};
-  parallel_for(stream, tasks, 1, [&](std::int64_t a, std::int64_t b) {
-    T* packed = static_cast<T*>(args.workspace) + slot.fetch_add(1) * (2 * kKeys * d + shape[1]);
-    T* delta = packed + 2 * kKeys * d;
-    for (std::int64_t i = a; i < b; ++i) {
-      const std::int64_t g = i % key_heads;
-      const std::int64_t n = i / key_heads;
-      for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
-        const BackwardTask<T> task{head<T>(args.q, n, h),
-                                   head<T>(args.k, n, g),
-                                   head<T>(args.v, n, g),
-                                   head<T>(args.out, n, h),
-                                   head<T>(args.dout, n, h),
-                                   head<T>(args.dq, n, h),
-                                   head<T>(args.dk, n, g),
-                                   head<T>(args.dv, n, g),
-                                   args.lse.as<T>() + (n * heads + h) * shape[1],
-                                   delta,
-                                   shape[1],
-                                   args.k.shape[1],
-                                   d,
-                                   args.mask,
-                                   static_cast<T>(args.scale),
-                                   h == g * group};
-        backward_run(task, packed);
-      }
+  const std::int64_t group = args.q.shape[2] / key_heads;
+  const auto elements =
+      static_cast<std::int64_t>(backward_elements(args.k.shape[1], args.q.shape[3]));
+  run_tasks(stream, args.q.shape[0] * key_heads, [&](std::int64_t i, std::int64_t part) {
+    const std::int64_t b = i / key_heads;
+    const std::int64_t g = i % key_heads;
+    for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
+      run(AttentionBackwardTask<T>{
+          task_of<T>(args, b, h, static_cast<T*>(args.workspace) + part * elements),
+          head<T>(args.dout, b, h), head<T>(args.dq, b, h), head<T>(args.dk, b, g),
+          head<T>(args.dv, b, g), h == g * group, h + 1 == (g + 1) * group});
     }
   });
+}
+
+std::size_t bytes_for(std::size_t elements, std::int64_t tasks, DType dtype, const Stream& stream) {
+  return static_cast<std::size_t>(std::min<std::int64_t>(tasks, stream.threads())) * elements *
+         size_of(dtype);
 }
 
 }  // namespace
+}  // namespace tessera::kernels
+
+namespace tessera::ops {
 
 template <>
 std::size_t attention_workspace_bytes<DeviceType::kCpu>(const AttentionArgs& args,
                                                         const Stream& stream) {
-  return static_cast<std::size_t>(stream.threads() * kKeys * args.q.shape[3]) *
-         size_of(args.q.dtype);
+  const Shape& q = args.q.shape;
+  const std::int64_t blocks = (q[1] + 63) / 64;
+  return kernels::bytes_for(kernels::forward_elements(q[3]), q[0] * q[2] * blocks, args.q.dtype,
+                            stream);
 }
 
 template <>
 void attention_kernel<DeviceType::kCpu>(const AttentionArgs& args, Stream& stream) {
   kernels::visit_f64_f32("attention", args.q.dtype,
-                         [&]<typename T>() { forward<T>(args, stream); });
+                         [&]<typename T>() { kernels::forward<T>(args, stream); });
 }
 
 template <>
 std::size_t attention_backward_workspace_bytes<DeviceType::kCpu>(const AttentionBackwardArgs& args,
                                                                  const Stream& stream) {
-  return static_cast<std::size_t>(stream.threads() *
-                                  (2 * kKeys * args.q.shape[3] + args.q.shape[1])) *
-         size_of(args.q.dtype);
+  return kernels::bytes_for(kernels::backward_elements(args.k.shape[1], args.q.shape[3]),
+                            args.q.shape[0] * args.k.shape[2], args.q.dtype, stream);
 }
 
 template <>
 void attention_backward_kernel<DeviceType::kCpu>(const AttentionBackwardArgs& args,
                                                  Stream& stream) {
   kernels::visit_f64_f32("attention", args.q.dtype,
-                         [&]<typename T>() { backward<T>(args, stream); });
+                         [&]<typename T>() { kernels::backward<T>(args, stream); });
 }
 
 }  // namespace tessera::ops
+#endif

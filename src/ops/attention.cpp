@@ -32,6 +32,37 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, AttentionMask mask
   }
 }
 
+struct BackwardTensors {
+  const Tensor &dq, &dk, &dv, &dout, &out, &lse;
+};
+
+void check_gradients(const BackwardTensors& x, const Tensor& q, const Tensor& k) {
+  const Shape& shape = q.shape();
+  if (x.dq.shape() != shape || x.dk.shape() != k.shape() || x.dv.shape() != k.shape() ||
+      x.dout.shape() != shape || x.out.shape() != shape ||
+      x.lse.shape() != Shape{shape[0], shape[2], shape[1]}) {
+    throw Error(
+        ErrorCode::kShape,
+        fmt::format("attention_backward: dq {}, dk {}, dv {}, dout {}, out {}, lse {} do "
+                    "not belong to q {} and k {}",
+                    x.dq.shape().to_string(), x.dk.shape().to_string(), x.dv.shape().to_string(),
+                    x.dout.shape().to_string(), x.out.shape().to_string(),
+                    x.lse.shape().to_string(), shape.to_string(), k.shape().to_string()));
+  }
+  for (const Tensor* tensor : {&x.dq, &x.dk, &x.dv, &x.dout, &x.out, &x.lse}) {
+    if (tensor->dtype() != q.dtype()) {
+      throw Error(ErrorCode::kDType,
+                  fmt::format("attention_backward: expected {} as q has it, got {}",
+                              to_string(q.dtype()), to_string(tensor->dtype())));
+    }
+  }
+  for (const Tensor* tensor : {&x.dq, &x.dk, &x.dv}) {
+    TESSERA_CHECK(tensor->strides()[3] == 1 || tensor->shape()[3] == 1 || tensor->numel() == 0,
+                  "attention_backward: dq, dk and dv need a contiguous last dim; got strides {}",
+                  tensor->strides().to_string());
+  }
+}
+
 Tensor with_dense_heads(const Tensor& x) {
   return x.strides()[3] == 1 || x.shape()[3] == 1 ? x : contiguous(x);
 }
@@ -69,18 +100,7 @@ void attention_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, co
                         const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                         const Tensor& lse, AttentionMask mask, double scale) {
   check(q, k, v, mask);
-  if (dq.shape() != q.shape() || dk.shape() != k.shape() || dv.shape() != v.shape() ||
-      dout.shape() != q.shape()) {
-    throw Error(
-        ErrorCode::kShape,
-        fmt::format("attention_backward: the gradients {}, {}, {} of dout {} do not belong to "
-                    "q {} and k {}",
-                    dq.shape().to_string(), dk.shape().to_string(), dv.shape().to_string(),
-                    dout.shape().to_string(), q.shape().to_string(), k.shape().to_string()));
-  }
-  TESSERA_CHECK(
-      dq.numel() == 0 || (dq.strides()[3] == 1 && dk.strides()[3] == 1 && dv.strides()[3] == 1),
-      "attention_backward: dq, dk and dv need a contiguous last dim");
+  check_gradients({dq, dk, dv, dout, out, lse}, q, k);
   if (dk.numel() > 0 && lse.numel() == 0) {
     fill(dk, 0.0);
     fill(dv, 0.0);
@@ -89,9 +109,11 @@ void attention_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, co
     const Tensor qd = with_dense_heads(q);
     const Tensor kd = with_dense_heads(k);
     const Tensor vd = with_dense_heads(v);
+    const Tensor od = with_dense_heads(out);
+    const Tensor ld = contiguous(lse);
     const Tensor dd = with_dense_heads(dout);
-    AttentionBackwardArgs args{qd.view(), kd.view(), vd.view(), out.view(), lse.view(), dd.view(),
-                               dq.view(), dk.view(), dv.view(), mask,       scale};
+    AttentionBackwardArgs args{qd.view(), kd.view(), vd.view(), od.view(), ld.view(), dd.view(),
+                               dq.view(), dk.view(), dv.view(), mask,      scale};
     on_device(q.device(), [&]<DeviceType D>() {
       const Tensor workspace =
           workspace_of(context, attention_backward_workspace_bytes<D>(args, context.stream()));
