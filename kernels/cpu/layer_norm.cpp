@@ -13,11 +13,14 @@ namespace {
 
 using kernels::lane_sum;
 
-constexpr std::int64_t kColumns = 64;  ///< columns of a weight-gradient stripe
+constexpr std::int64_t kUnit = 64;     ///< columns that stay on one thread
+constexpr std::int64_t kPanel = 1024;  ///< columns whose weight gradients are summed together
+constexpr std::int64_t kRows = 64;     ///< rows whose weight gradients are summed in the dtype
 
 template <typename T>
 [[gnu::always_inline]] inline void forward(const T* x, const T* w, const T* b, T* y, std::int64_t c,
                                            T eps, T& mean, T& rstd) {
+  kernels::prefetch_run(x + c, c);
   mean = lane_sum<T>(c, [x](std::int64_t i) { return x[i]; }) / static_cast<T>(c);
   const T m = mean;
   const T variance = lane_sum<T>(c, [x, m](std::int64_t i) { return (x[i] - m) * (x[i] - m); }) /
@@ -31,6 +34,8 @@ template <typename T>
 template <typename T>
 [[gnu::always_inline]] inline void backward(const T* x, const T* w, const T* dy, T* dx,
                                             std::int64_t c, T m, T r) {
+  kernels::prefetch_run(x + c, c);
+  kernels::prefetch_run(dy + c, c);
   const T mean_dn =
       lane_sum<T>(c, [=](std::int64_t i) { return dy[i] * w[i]; }) / static_cast<T>(c);
   const T mean_dn_n =
@@ -42,25 +47,37 @@ template <typename T>
 }
 
 template <typename T>
-[[gnu::always_inline]] inline void weight_stripe(const LayerNormWeightBackwardArgs& args,
-                                                 std::int64_t first, std::int64_t count) {
+[[gnu::always_inline]] inline void weight_panel(const LayerNormWeightBackwardArgs& args,
+                                                std::int64_t first, std::int64_t count) {
   const std::int64_t rows = args.x.shape[0];
   const std::int64_t c = args.x.shape[1];
-  T dw[kColumns] = {};
-  T db[kColumns] = {};
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T* x = args.x.as<T>() + row * c + first;
-    const T* dy = args.dy.as<T>() + row * c + first;
-    const T m = args.mean.as<T>()[row];
-    const T r = args.rstd.as<T>()[row];
+  double total_dw[kPanel] = {};
+  double total_db[kPanel] = {};
+  for (std::int64_t block = 0; block < rows; block += kRows) {
+    T dw[kPanel] = {};
+    T db[kPanel] = {};
+    for (std::int64_t row = block; row < std::min(block + kRows, rows); ++row) {
+      const T* x = args.x.as<T>() + row * c + first;
+      const T* dy = args.dy.as<T>() + row * c + first;
+      kernels::prefetch_run(x + c, count);
+      kernels::prefetch_run(dy + c, count);
+      const T m = args.mean.as<T>()[row];
+      const T r = args.rstd.as<T>()[row];
+      for (std::int64_t i = 0; i < count; ++i) {
+        dw[i] += dy[i] * ((x[i] - m) * r);
+        db[i] += dy[i];
+      }
+    }
     for (std::int64_t i = 0; i < count; ++i) {
-      dw[i] += dy[i] * ((x[i] - m) * r);
-      db[i] += dy[i];
+      total_dw[i] += static_cast<double>(dw[i]);
+      total_db[i] += static_cast<double>(db[i]);
     }
   }
+  T* const dweight = args.dweight.as<T>() + first;
+  T* const dbias = args.dbias.as<T>() + first;
   for (std::int64_t i = 0; i < count; ++i) {
-    args.dweight.as<T>()[first + i] += dw[i];
-    args.dbias.as<T>()[first + i] += db[i];
+    dweight[i] = static_cast<T>(static_cast<double>(dweight[i]) + total_dw[i]);
+    dbias[i] = static_cast<T>(static_cast<double>(dbias[i]) + total_db[i]);
   }
 }
 
@@ -80,13 +97,13 @@ TESSERA_MULTIVERSION void backward_run(const double* x, const double* w, const d
                                        double* dx, std::int64_t c, double m, double r) {
   backward(x, w, dy, dx, c, m, r);
 }
-TESSERA_MULTIVERSION void stripe_f32(const LayerNormWeightBackwardArgs& args, std::int64_t first,
-                                     std::int64_t count) {
-  weight_stripe<float>(args, first, count);
+TESSERA_MULTIVERSION void panel_f32(const LayerNormWeightBackwardArgs& args, std::int64_t first,
+                                    std::int64_t count) {
+  weight_panel<float>(args, first, count);
 }
-TESSERA_MULTIVERSION void stripe_f64(const LayerNormWeightBackwardArgs& args, std::int64_t first,
-                                     std::int64_t count) {
-  weight_stripe<double>(args, first, count);
+TESSERA_MULTIVERSION void panel_f64(const LayerNormWeightBackwardArgs& args, std::int64_t first,
+                                    std::int64_t count) {
+  weight_panel<double>(args, first, count);
 }
 
 std::int64_t row_grain(std::int64_t width) { return 1 + (1 << 13) / width; }
@@ -125,14 +142,14 @@ template <>
 void layer_norm_weight_backward_kernel<DeviceType::kCpu>(const LayerNormWeightBackwardArgs& args,
                                                          Stream& stream) {
   const std::int64_t c = args.x.shape[1];
-  parallel_for(stream, (c + kColumns - 1) / kColumns, 1, [&](std::int64_t a, std::int64_t b) {
-    for (std::int64_t stripe = a; stripe < b; ++stripe) {
-      const std::int64_t first = stripe * kColumns;
-      const std::int64_t count = std::min(kColumns, c - first);
+  parallel_for(stream, (c + kUnit - 1) / kUnit, 1, [&](std::int64_t a, std::int64_t b) {
+    const std::int64_t last = std::min(b * kUnit, c);
+    for (std::int64_t first = a * kUnit; first < last; first += kPanel) {
+      const std::int64_t count = std::min(kPanel, last - first);
       if (args.x.dtype == DType::kF64) {
-        stripe_f64(args, first, count);
+        panel_f64(args, first, count);
       } else {
-        stripe_f32(args, first, count);
+        panel_f32(args, first, count);
       }
     }
   });

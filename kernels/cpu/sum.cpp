@@ -2,7 +2,6 @@
 #include "tessera/ops/sum.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/cpu/math.hpp"
 #include "kernels/cpu/visit.hpp"
@@ -11,9 +10,9 @@
 namespace tessera::ops {
 namespace {
 
-constexpr std::int64_t kBlock =
-    4096;  ///< elements of a row summed in lanes; blocks are added in f64
-constexpr std::int64_t kColumns = 64;
+constexpr std::int64_t kUnit = 64;     ///< columns that stay on one thread
+constexpr std::int64_t kPanel = 1024;  ///< columns that are summed together
+constexpr std::int64_t kRows = 64;     ///< rows whose column sums stay in the dtype
 
 TESSERA_MULTIVERSION float block_sum(const float* x, std::int64_t n) {
   return kernels::lane_sum<float>(n, [x](std::int64_t i) { return x[i]; });
@@ -32,11 +31,16 @@ TESSERA_MULTIVERSION double block_squares(const double* x, std::int64_t n) {
 template <typename T>
 [[gnu::always_inline]] inline void column_sums(const T* x, std::int64_t rows, std::int64_t stride,
                                                std::int64_t count, T* y) {
-  T sums[kColumns] = {};
-  for (std::int64_t row = 0; row < rows; ++row, x += stride) {
-    for (std::int64_t i = 0; i < count; ++i) sums[i] += x[i];
+  double totals[kPanel] = {};
+  for (std::int64_t first = 0; first < rows; first += kRows) {
+    T sums[kPanel] = {};
+    for (std::int64_t row = first; row < std::min(first + kRows, rows); ++row, x += stride) {
+      kernels::prefetch_run(x + stride, count);
+      for (std::int64_t i = 0; i < count; ++i) sums[i] += x[i];
+    }
+    for (std::int64_t i = 0; i < count; ++i) totals[i] += static_cast<double>(sums[i]);
   }
-  for (std::int64_t i = 0; i < count; ++i) y[i] = sums[i];
+  for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(totals[i]);
 }
 TESSERA_MULTIVERSION void columns_run(const float* x, std::int64_t rows, std::int64_t stride,
                                       std::int64_t count, float* y) {
@@ -50,20 +54,19 @@ TESSERA_MULTIVERSION void columns_run(const double* x, std::int64_t rows, std::i
 template <typename T>
 void sum_rows(const SumArgs& args, const Stream& stream) {
   const std::int64_t reduced = args.x.shape[1];
-  const std::int64_t blocks = (reduced + kBlock - 1) / kBlock;
-  std::vector<double> parts(static_cast<std::size_t>(args.x.shape[0] * blocks));
-  parallel_for(stream, args.x.shape[0] * blocks, 4, [&](std::int64_t a, std::int64_t b) {
+  const std::int64_t blocks = args.blocks.shape[1];
+  double* const parts = args.blocks.as<double>();
+  const std::int64_t grain = 1 + 4 * kSumBlock / std::min(reduced, kSumBlock);
+  parallel_for(stream, args.blocks.numel(), grain, [&](std::int64_t a, std::int64_t b) {
     for (std::int64_t i = a; i < b; ++i) {
-      const std::int64_t first = i % blocks * kBlock;
-      parts[static_cast<std::size_t>(i)] = static_cast<double>(block_sum(
-          args.x.as<T>() + i / blocks * reduced + first, std::min(kBlock, reduced - first)));
+      const std::int64_t first = i % blocks * kSumBlock;
+      parts[i] = static_cast<double>(block_sum(args.x.as<T>() + i / blocks * reduced + first,
+                                               std::min(kSumBlock, reduced - first)));
     }
   });
   for (std::int64_t row = 0; row < args.x.shape[0]; ++row) {
     double sum = 0.0;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      sum += parts[static_cast<std::size_t>(row * blocks + i)];
-    }
+    for (std::int64_t i = 0; i < blocks; ++i) sum += parts[row * blocks + i];
     args.y.as<T>()[row] = static_cast<T>(sum);
   }
 }
@@ -72,13 +75,15 @@ template <typename T>
 void sum_columns(const SumArgs& args, const Stream& stream) {
   const std::int64_t reduced = args.x.shape[1];
   const std::int64_t inner = args.x.shape[2];
-  const std::int64_t stripes = (inner + kColumns - 1) / kColumns;
-  parallel_for(stream, args.x.shape[0] * stripes, 1, [&](std::int64_t a, std::int64_t b) {
-    for (std::int64_t i = a; i < b; ++i) {
-      const std::int64_t outer = i / stripes;
-      const std::int64_t first = i % stripes * kColumns;
+  const std::int64_t units = (inner + kUnit - 1) / kUnit;
+  parallel_for(stream, args.x.shape[0] * units, 1, [&](std::int64_t a, std::int64_t b) {
+    for (std::int64_t i = a; i < b;) {
+      const std::int64_t outer = i / units;
+      const std::int64_t first = i % units * kUnit;
+      const std::int64_t take = std::min({b - i, units - i % units, kPanel / kUnit});
       columns_run(args.x.as<T>() + outer * reduced * inner + first, reduced, inner,
-                  std::min(kColumns, inner - first), args.y.as<T>() + outer * inner + first);
+                  std::min(take * kUnit, inner - first), args.y.as<T>() + outer * inner + first);
+      i += take;
     }
   });
 }

@@ -20,6 +20,13 @@
 
 namespace tessera::kernels {
 
+/// Asks for the cache lines of x[0, count). Memory that is not there does no harm.
+template <typename T>
+[[gnu::always_inline]] inline void prefetch_run(const T* x, std::int64_t count) {
+  constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
+  for (std::int64_t i = 0; i < count; i += kLine) __builtin_prefetch(x + i);
+}
+
 /// Calls f.operator()<T>() for f64 or f32; another dtype is an error that names the op.
 template <typename F>
 void visit_f64_f32(const char* op, DType dtype, F&& f) {

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "check.hpp"
 #include "tessera/core/context.hpp"
+#include "tessera/ops/copy.hpp"
 
 namespace tessera::ops {
 namespace {
@@ -42,14 +44,11 @@ void add_into(const Tensor& y, const Tensor& a, const Tensor& b) {
 }
 
 void axpy(const Tensor& y, const Tensor& x, double alpha) {
-  if (y.shape() != x.shape() || !y.is_contiguous() || !x.is_contiguous()) {
-    throw Error(ErrorCode::kShape,
-                fmt::format("axpy: expected two contiguous tensors of one shape, "
-                            "got y {} and x {}",
-                            y.shape().to_string(), x.shape().to_string()));
-  }
+  require_shape("axpy", "x", x, y.shape());
+  require_contiguous("axpy", "y", y);
   if (y.numel() > 0) {
-    const AxpyArgs args{x.view(), y.view(), alpha};
+    const Tensor dense = contiguous(x);
+    const AxpyArgs args{dense.view(), y.view(), alpha};
     Stream& stream = y.context().stream();
     on_device(y.device(), [&]<DeviceType D>() { axpy_kernel<D>(args, stream); });
   }

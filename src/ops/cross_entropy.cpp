@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "check.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 #include "tessera/ops/sum.hpp"
@@ -15,10 +16,7 @@ struct Flat {
 };
 
 Flat checked(const Tensor& logits, const Tensor& targets, std::int32_t ignore_index) {
-  if (targets.dtype() != DType::kI32) {
-    throw Error(ErrorCode::kDType, fmt::format("cross_entropy: targets must be i32, not {}",
-                                               to_string(targets.dtype())));
-  }
+  require_dtype("cross_entropy", "targets", targets, DType::kI32);
   if (logits.rank() < 1 || logits.shape().back(0) < 1 ||
       logits.shape().slice(0, logits.rank() - 1) != targets.shape()) {
     throw Error(ErrorCode::kShape,
@@ -62,12 +60,15 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
 Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& targets,
                               const Tensor& lse, std::int32_t ignore_index) {
   const Flat flat = checked(logits, targets, ignore_index);
+  require_shape("cross_entropy_backward", "lse", lse, targets.shape());
+  require_dtype("cross_entropy_backward", "lse", lse, logits.dtype());
+  const Tensor dense_lse = contiguous(lse);
   Context& context = logits.context();
   Tensor dlogits = Tensor::empty(context, logits.shape(), logits.dtype());
   if (targets.numel() > 0) {
     const CrossEntropyBackwardArgs args{flat.logits.view(),
                                         flat.targets.view(),
-                                        lse.view(),
+                                        dense_lse.view(),
                                         dlogits.reshape(flat.logits.shape()).view(),
                                         dsum,
                                         ignore_index};
@@ -78,6 +79,7 @@ Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& t
 }
 
 std::int64_t count_targets(const Tensor& targets, std::int32_t ignore_index) {
+  require_dtype("count_targets", "targets", targets, DType::kI32);
   std::int64_t count = 0;
   for (const std::int32_t target : targets.to_vector<std::int32_t>()) {
     count += target != ignore_index ? 1 : 0;

@@ -14,6 +14,17 @@ Tensor dropout(const Tensor& x, double p, RandomKey key, const GlobalWindow& win
     throw Error(ErrorCode::kShape, fmt::format("dropout: the global window has {} dims but x is {}",
                                                window.global_shape.rank(), x.shape().to_string()));
   }
+  for (int d = 0; d < x.rank(); ++d) {
+    const std::int64_t first = window.offset[d];
+    // The size of dim 0 is not in the index: the micro-batches of a step count on beyond it.
+    if (first < 0 || (d > 0 && x.shape()[d] > window.global_shape[d] - first)) {
+      throw Error(ErrorCode::kShape,
+                  fmt::format("dropout: x {} at offset {} leaves the global shape {} in dim {}",
+                              x.shape().to_string(), window.offset.to_string(),
+                              window.global_shape.to_string(), d));
+    }
+  }
+  if (p == 0.0) return copy(x);
   const Tensor dense = contiguous(x);
   Tensor y = Tensor::empty(x.context(), x.shape(), x.dtype());
   if (x.numel() == 0) return y;

@@ -3,17 +3,22 @@
 
 #include <fmt/format.h>
 
+#include "check.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 
 namespace tessera::ops {
 namespace {
 
-Tensor checked_indices(const Tensor& indices, std::int64_t vocabulary) {
-  if (indices.dtype() != DType::kI32) {
-    throw Error(ErrorCode::kDType,
-                fmt::format("embedding: indices must be i32, not {}", to_string(indices.dtype())));
+void require_table(const char* op, const Tensor& table) {
+  if (table.rank() != 2) {
+    throw Error(ErrorCode::kShape,
+                fmt::format("{}: the table must be [V, C], not {}", op, table.shape().to_string()));
   }
+}
+
+Tensor checked_indices(const Tensor& indices, std::int64_t vocabulary) {
+  require_dtype("embedding", "indices", indices, DType::kI32);
   const Tensor flat = contiguous(indices).reshape({indices.numel()});
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     const std::int32_t index = flat.data<std::int32_t>()[i];
@@ -27,10 +32,7 @@ Tensor checked_indices(const Tensor& indices, std::int64_t vocabulary) {
 }  // namespace
 
 Tensor embedding(const Tensor& table, const Tensor& indices) {
-  if (table.rank() != 2) {
-    throw Error(ErrorCode::kShape, fmt::format("embedding: the table must be [V, C], not {}",
-                                               table.shape().to_string()));
-  }
+  require_table("embedding", table);
   const Tensor flat = checked_indices(indices, table.shape()[0]);
   Shape shape = indices.shape();
   shape.push_back(table.shape()[1]);
@@ -45,16 +47,15 @@ Tensor embedding(const Tensor& table, const Tensor& indices) {
 }
 
 void embedding_backward(const Tensor& dtable, const Tensor& dy, const Tensor& indices) {
+  constexpr const char* kOp = "embedding_backward";
+  require_table(kOp, dtable);
   const Tensor flat = checked_indices(indices, dtable.shape()[0]);
   const std::int64_t width = dtable.shape()[1];
-  if (dy.numel() != flat.numel() * width || !dtable.is_contiguous()) {
-    throw Error(
-        ErrorCode::kShape,
-        fmt::format("embedding_backward: dy {} does not belong to indices {} and a contiguous "
-                    "table {}",
-                    dy.shape().to_string(), indices.shape().to_string(),
-                    dtable.shape().to_string()));
-  }
+  Shape shape = indices.shape();
+  shape.push_back(width);
+  require_shape(kOp, "dy", dy, shape);
+  require_dtype(kOp, "dy", dy, dtable.dtype());
+  require_contiguous(kOp, "dtable", dtable);
   if (dy.numel() > 0) {
     const Tensor rows = contiguous(dy).reshape({flat.numel(), width});
     const EmbeddingBackwardArgs args{flat.view(), rows.view(), dtable.view()};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ops/gelu.hpp"
 
-#include <fmt/format.h>
-
+#include "check.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 
@@ -19,10 +18,8 @@ Tensor gelu(const Tensor& x) {
 }
 
 Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
-  if (x.shape() != dy.shape()) {
-    throw Error(ErrorCode::kShape, fmt::format("gelu_backward: x is {} but dy {}",
-                                               x.shape().to_string(), dy.shape().to_string()));
-  }
+  require_shape("gelu_backward", "dy", dy, x.shape());
+  require_dtype("gelu_backward", "dy", dy, x.dtype());
   const Tensor input = contiguous(x);
   const Tensor gradient = contiguous(dy);
   Tensor dx = Tensor::empty(x.context(), x.shape(), x.dtype());

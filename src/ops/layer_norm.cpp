@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "check.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 
@@ -11,6 +12,19 @@ namespace {
 
 void require(bool ok, const std::string& message) {
   if (!ok) throw Error(ErrorCode::kShape, message);
+}
+
+/// What both halves of the backward pass ask of their operands.
+void require_backward(const char* op, const Tensor& dy, const Tensor& x, const Tensor& mean,
+                      const Tensor& rstd) {
+  require(x.rank() >= 1, fmt::format("{}: x has no dims", op));
+  const Shape lead = x.shape().slice(0, x.rank() - 1);
+  require_shape(op, "dy", dy, x.shape());
+  require_shape(op, "mean", mean, lead);
+  require_shape(op, "rstd", rstd, lead);
+  require_dtype(op, "dy", dy, x.dtype());
+  require_dtype(op, "mean", mean, x.dtype());
+  require_dtype(op, "rstd", rstd, x.dtype());
 }
 
 Tensor rows_of(const Tensor& x) {
@@ -52,16 +66,19 @@ LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 
 Tensor layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                            const Tensor& mean, const Tensor& rstd) {
-  require(dy.shape() == x.shape(), fmt::format("layer_norm_backward: x is {} but dy {}",
-                                               x.shape().to_string(), dy.shape().to_string()));
+  require_backward("layer_norm_backward", dy, x, mean, rstd);
+  require_shape("layer_norm_backward", "weight", weight, {x.shape().back(0)});
+  require_dtype("layer_norm_backward", "weight", weight, x.dtype());
   Context& context = x.context();
   Tensor dx = Tensor::empty(context, x.shape(), x.dtype());
   if (x.numel() == 0) return dx;
   const Tensor rows = rows_of(x);
   const Tensor gradient = rows_of(dy);
   const Tensor w = contiguous(weight);
-  const LayerNormBackwardArgs args{rows.view(), w.view(),        mean.view(),
-                                   rstd.view(), gradient.view(), dx.reshape(rows.shape()).view()};
+  const Tensor means = contiguous(mean);
+  const Tensor rstds = contiguous(rstd);
+  const LayerNormBackwardArgs args{rows.view(),  w.view(),        means.view(),
+                                   rstds.view(), gradient.view(), dx.reshape(rows.shape()).view()};
   on_device(x.device(),
             [&]<DeviceType D>() { layer_norm_backward_kernel<D>(args, context.stream()); });
   return dx;
@@ -69,19 +86,21 @@ Tensor layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weig
 
 void layer_norm_weight_backward(const Tensor& dweight, const Tensor& dbias, const Tensor& dy,
                                 const Tensor& x, const Tensor& mean, const Tensor& rstd) {
-  require(dy.shape() == x.shape(), fmt::format("layer_norm_weight_backward: x is {} but dy {}",
-                                               x.shape().to_string(), dy.shape().to_string()));
+  constexpr const char* kOp = "layer_norm_weight_backward";
+  require_backward(kOp, dy, x, mean, rstd);
   const Shape width{x.shape().back(0)};
-  require(
-      dweight.shape() == width && dbias.shape() == width && dweight.is_contiguous() &&
-          dbias.is_contiguous(),
-      fmt::format("layer_norm_weight_backward: dweight and dbias must be contiguous and {}, not "
-                  "{} and {}",
-                  width.to_string(), dweight.shape().to_string(), dbias.shape().to_string()));
+  require_shape(kOp, "dweight", dweight, width);
+  require_shape(kOp, "dbias", dbias, width);
+  require_dtype(kOp, "dweight", dweight, x.dtype());
+  require_dtype(kOp, "dbias", dbias, x.dtype());
+  require_contiguous(kOp, "dweight", dweight);
+  require_contiguous(kOp, "dbias", dbias);
   if (x.numel() > 0) {
     const Tensor rows = rows_of(x);
     const Tensor gradient = rows_of(dy);
-    const LayerNormWeightBackwardArgs args{rows.view(),     mean.view(),    rstd.view(),
+    const Tensor means = contiguous(mean);
+    const Tensor rstds = contiguous(rstd);
+    const LayerNormWeightBackwardArgs args{rows.view(),     means.view(),   rstds.view(),
                                            gradient.view(), dweight.view(), dbias.view()};
     Stream& stream = x.context().stream();
     on_device(x.device(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ops/scale.hpp"
 
+#include "check.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/copy.hpp"
 
@@ -24,7 +25,7 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 void scale_(const Tensor& x, double factor) {
-  TESSERA_CHECK(x.is_contiguous(), "scale_: needs a contiguous tensor");
+  require_contiguous("scale_", "x", x);
   run(x, x, factor);
   x.mark_changed();
 }

@@ -12,8 +12,15 @@
 namespace tessera::ops {
 namespace {
 
+/// x [outer, reduced, inner] to y [outer, inner].
 void run(const Tensor& x, const Tensor& y) {
-  const SumArgs args{x.view(), y.view()};
+  SumArgs args{x.view(), y.view(), {}};
+  Tensor blocks;
+  if (x.shape()[2] == 1) {
+    const Shape shape{x.shape()[0], (x.shape()[1] + kSumBlock - 1) / kSumBlock};
+    blocks = Tensor::empty(x.context(), shape, DType::kF64, MemoryCategory::kWorkspace);
+    args.blocks = blocks.view();
+  }
   Stream& stream = x.context().stream();
   on_device(x.device(), [&]<DeviceType D>() { sum_kernel<D>(args, stream); });
 }
@@ -43,11 +50,14 @@ Tensor sum(const Tensor& x, std::span<const int> dims) {
     fill(y, 0.0);
     return y;
   }
-  // Leading dims summed: columns, without a copy. Else the summed dims go last.
-  const bool leads = std::is_sorted(last.begin(), last.end()) &&
-                     (last.empty() || last.back() == static_cast<int>(last.size()) - 1);
-  if (leads) {
-    run(contiguous(x).reshape({1, reduced, y.numel()}), y.reshape({1, y.numel()}));
+  // Adjacent dims are summed where they are; others go last.
+  std::sort(last.begin(), last.end());
+  const bool is_adjacent =
+      last.empty() || last.back() - last.front() + 1 == static_cast<int>(last.size());
+  if (is_adjacent) {
+    const std::int64_t outer = last.empty() ? y.numel() : x.shape().numel(0, last.front());
+    const std::int64_t inner = y.numel() / outer;
+    run(contiguous(x).reshape({outer, reduced, inner}), y.reshape({outer, inner}));
     return y;
   }
   order.insert(order.end(), last.begin(), last.end());
@@ -67,8 +77,10 @@ Tensor sum(const Tensor& x) {
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  TESSERA_CHECK(broadcast_shapes(x.shape(), shape) == x.shape(),
-                "sum_to: {} is not a broadcast of {}", x.shape().to_string(), shape.to_string());
+  if (broadcast_shapes(x.shape(), shape) != x.shape()) {
+    throw Error(ErrorCode::kShape, fmt::format("sum_to: {} is not a broadcast of {}",
+                                               x.shape().to_string(), shape.to_string()));
+  }
   const int lead = x.rank() - shape.rank();
   std::vector<int> dims;
   for (int d = 0; d < x.rank(); ++d) {

@@ -14,7 +14,7 @@ struct AddArgs {
   TensorView y;  ///< contiguous; may be a's or b's own memory when that has y's shape
 };
 struct AxpyArgs {
-  TensorView x;  ///< contiguous, y's shape and dtype (or a lower float dtype than y's)
+  TensorView x;  ///< contiguous, y's shape
   TensorView y;  ///< contiguous
   double alpha = 1.0;
 };
@@ -24,12 +24,15 @@ void add_kernel(const AddArgs& args, Stream& stream);
 template <DeviceType D>
 void axpy_kernel(const AxpyArgs& args, Stream& stream);
 
-/// Floating dtypes, equal on both sides. kShape error when the shapes do not broadcast.
+/// f64, f32, f16 or bf16, equal on both sides; the low ones are added in f32 and rounded once.
+/// kShape error when the shapes do not broadcast.
 Tensor add(const Tensor& a, const Tensor& b);
 /// y = a + b into `y` (contiguous, of the broadcast shape), which may be a or b itself; its version
 /// is bumped.
 void add_into(const Tensor& y, const Tensor& a, const Tensor& b);
-/// y += alpha * x in place; same shape; y's version is bumped. x may be of a lower float dtype.
+/// y += alpha * x in place; y contiguous, x of its shape; y's version is bumped. x has y's dtype
+/// (f64, f32, f16, bf16) or a lower one: f16 or bf16 for f32, f32 for f64. alpha is rounded to f32
+/// where y is f32 or lower.
 void axpy(const Tensor& y, const Tensor& x, double alpha = 1.0);
 
 }  // namespace tessera::ops

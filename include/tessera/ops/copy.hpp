@@ -22,7 +22,8 @@ void copy_kernel(const CopyArgs& args, Stream& stream);
 template <DeviceType D>
 void fill_kernel(const FillArgs& args, Stream& stream);
 
-/// y = x, with conversion; equal shapes. y's version is bumped.
+/// y = x, with conversion; equal shapes; x and y do not overlap. Floats become integers by
+/// truncation and must be in range. y's version is bumped.
 void copy_into(const Tensor& y, const Tensor& x);
 /// A contiguous copy.
 Tensor copy(const Tensor& x);

@@ -12,6 +12,7 @@
 namespace tessera::ops {
 
 /// Where a local tensor lies in the global one: element i of dim d is element offset[d] + i there.
+/// The size of dim 0 is not used: the rows of a step's micro-batches count on.
 struct GlobalWindow {
   Shape global_shape;
   Shape offset;
@@ -22,12 +23,14 @@ struct DropoutArgs {
   TensorView y;  ///< contiguous, x's shape and dtype; may be x
   GlobalWindow window;
   RandomKey key;
-  double p = 0.0;  ///< in [0, 1)
+  double p = 0.0;  ///< in (0, 1)
 };
 
 template <DeviceType D>
 void dropout_kernel(const DropoutArgs& args, Stream& stream);
 
+/// p in [0, 1); a copy of x for p = 0. f64 or f32. kShape error when x leaves the global shape in a
+/// dim but the first.
 Tensor dropout(const Tensor& x, double p, RandomKey key, const GlobalWindow& window);
 
 }  // namespace tessera::ops

@@ -10,9 +10,13 @@
 
 namespace tessera::ops {
 
+/// Elements of a summed row that are added in the dtype; blocks are added in f64.
+inline constexpr std::int64_t kSumBlock = 4096;
+
 struct SumArgs {
-  TensorView x;  ///< [outer, reduced, inner], contiguous
-  TensorView y;  ///< [outer, inner]
+  TensorView x;       ///< [outer, reduced, inner], contiguous
+  TensorView y;       ///< [outer, inner]
+  TensorView blocks;  ///< [outer, ceil(reduced / kSumBlock)], f64: workspace; only for inner = 1
 };
 struct SquareSumArgs {
   TensorView x;     ///< [N], contiguous
