@@ -101,7 +101,10 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
   const Tensor all = Tensor::empty(*context, {2 * size_}, DType::kI64);
   all_gather(Tensor::from(*context, {2}, mine), all, {}).wait();
   const int number = splits_++;
-  if (color < 0) return nullptr;
+  if (color < 0) {
+    barrier().wait();  // as the members do below
+    return nullptr;
+  }
   const std::vector<std::int64_t> table = all.to_vector<std::int64_t>();
   std::vector<std::pair<std::int64_t, int>> members;
   for (int r = 0; r < size_; ++r) {
