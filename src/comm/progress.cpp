@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tessera/core/error.hpp"
@@ -11,14 +12,13 @@ namespace tessera::comm {
 
 using Clock = std::chrono::steady_clock;
 
-bool PoisonPage::poison(std::string_view why) {
+void PoisonPage::poison(std::string_view why) {
   int sound = 0;
-  if (!state.compare_exchange_strong(sound, 1, std::memory_order_acq_rel)) return false;
+  if (!state.compare_exchange_strong(sound, 1, std::memory_order_acq_rel)) return;
   const std::size_t length = std::min(why.size(), sizeof(reason) - 1);
   std::memcpy(reason, why.data(), length);
   reason[length] = 0;
   state.store(2, std::memory_order_release);
-  return true;
 }
 
 bool Operation::done() {
@@ -28,6 +28,7 @@ bool Operation::done() {
 }
 
 void Operation::wait(Clock::time_point deadline) {
+  const auto begin = Clock::now();
   engine_.helpers_.fetch_add(1);
   int idle = 0;
   while (status_.load(std::memory_order_acquire) == kPending) {
@@ -40,10 +41,7 @@ void Operation::wait(Clock::time_point deadline) {
     if (idle > 2000) std::this_thread::sleep_for(std::chrono::microseconds(50));
     if (idle % 64 == 0 && Clock::now() > deadline) {
       engine_.helpers_.fetch_sub(1);
-      const std::string message =
-          fmt::format("rank {}: {} passed its deadline{}", engine_.rank(), what_, waiting_for());
-      engine_.poison()->poison(message);
-      throw Error(ErrorCode::kTimeout, message).with_rank(engine_.rank());
+      engine_.expire(*this, Clock::now() - begin);
     }
   }
   engine_.helpers_.fetch_sub(1);
@@ -69,15 +67,28 @@ Engine::Queue Engine::add_queue() {
 
 void Engine::remove_queue(Queue queue) {
   const std::lock_guard lock(mutex_);
-  pending_.fetch_sub(static_cast<int>(queue->size()));
+  for (const auto& operation : queue->operations) {
+    finish(*operation,
+           std::make_exception_ptr(
+               Error(ErrorCode::kInvalidArgument,
+                     fmt::format("{}: its communicator was destroyed before it was finished",
+                                 operation->what_))
+                   .with_rank(rank_)));
+  }
   queues_.erase(queue);
+}
+
+void Engine::set_priority(Queue queue, int priority) {
+  const std::lock_guard lock(mutex_);
+  queue->priority = priority;
+  queues_.sort([](const Line& a, const Line& b) { return a.priority < b.priority; });
 }
 
 void Engine::start(Queue queue, std::shared_ptr<Operation> operation) {
   check();
   {
     const std::lock_guard lock(mutex_);
-    queue->push_back(std::move(operation));
+    queue->operations.push_back(std::move(operation));
     pending_.fetch_add(1);
   }
   wake_.notify_one();
@@ -101,8 +112,29 @@ void Engine::check() const {
   }
 }
 
+void Engine::expire(const Operation& operation, std::chrono::duration<double> waited) {
+  std::string message;
+  {
+    const std::lock_guard lock(mutex_);
+    message = fmt::format("{} was not finished after {:.1f} s{}", operation.what_, waited.count(),
+                          operation.waiting_for());
+  }
+  poison_->poison(fmt::format("rank {}: {}", rank_, message));
+  throw Error(ErrorCode::kTimeout, message).with_rank(rank_);
+}
+
+void Engine::finish(Operation& operation, std::exception_ptr error) {
+  operation.release();
+  operation.error_ = std::move(error);
+  operation.status_.store(operation.error_ == nullptr ? Operation::kDone : Operation::kFailed,
+                          std::memory_order_release);
+  pending_.fetch_sub(1);
+}
+
 /// True when the operation is over; `any` becomes true when something was done.
 bool Engine::step(Operation& operation, bool& any) {
+  std::exception_ptr error;
+  std::string cause;
   try {
     check();
     operation.has_progressed_ = false;
@@ -110,33 +142,44 @@ bool Engine::step(Operation& operation, bool& any) {
       any = any || operation.has_progressed_;
       return false;
     }
-    operation.release();
-    operation.status_.store(Operation::kDone, std::memory_order_release);
-  } catch (const Error& error) {
-    poison_->poison(fmt::format("rank {}: {}: {}", rank_, operation.what_, error.message()));
-    operation.error_ = std::current_exception();
-    operation.release();
-    operation.status_.store(Operation::kFailed, std::memory_order_release);
+  } catch (const Error& thrown) {
+    error = std::make_exception_ptr(thrown.with_rank(rank_));
+    cause = thrown.message();
+  } catch (const std::exception& thrown) {
+    error = std::make_exception_ptr(Error(ErrorCode::kInternal, thrown.what()).with_rank(rank_));
+    cause = thrown.what();
   }
-  pending_.fetch_sub(1);
+  if (error != nullptr)
+    poison_->poison(fmt::format("rank {}: {}: {}", rank_, operation.what_, cause));
+  finish(operation, std::move(error));
   any = true;
   return true;
 }
 
 bool Engine::round() {
+  is_in_round_ = true;
   bool any = false;
   for (auto it = unordered_.begin(); it != unordered_.end();) {
     it = step(**it, any) ? unordered_.erase(it) : std::next(it);
   }
-  for (auto& queue : queues_) {
-    if (!queue.empty() && step(*queue.front(), any)) queue.pop_front();
+  int urgent = 0;  // when queues of this priority got something done, less urgent ones wait
+  bool is_busy = false;
+  for (Line& line : queues_) {
+    if (line.operations.empty()) continue;
+    if (is_busy && line.priority > urgent) break;
+    bool did = false;
+    if (step(*line.operations.front(), did)) line.operations.pop_front();
+    is_busy = is_busy || did;
+    urgent = line.priority;
+    any = any || did;
   }
+  is_in_round_ = false;
   return any;
 }
 
 bool Engine::try_round() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && round();
+  return lock.owns_lock() && !is_in_round_ && round();
 }
 
 void Engine::run() {

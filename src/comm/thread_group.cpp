@@ -19,16 +19,20 @@ class MailReceive final : public Operation {
       : Operation(engine, std::move(what)),
         group_(std::move(group)),
         key_(key),
-        tensor_(std::move(tensor)) {}
+        tensor_(std::move(tensor)) {
+    const std::lock_guard lock(group_->mutex);
+    ticket_ = group_->mail[key_].posted++;
+  }
 
   bool advance() override {
     ThreadGroup::Message message;
     {
       const std::lock_guard lock(group_->mutex);
-      const auto found = group_->mail.find(key_);
-      if (found == group_->mail.end() || found->second.empty()) return false;
-      message = std::move(found->second.front());
-      found->second.pop_front();
+      ThreadGroup::Mailbox& box = group_->mail[key_];
+      if (box.served != ticket_ || box.messages.empty()) return false;
+      message = std::move(box.messages.front());
+      box.messages.pop_front();
+      ++box.served;
     }
     TESSERA_CHECK(message.bytes.size() == tensor_.bytes(),
                   "a message of {} bytes came for a tensor of {} bytes", message.bytes.size(),
@@ -45,6 +49,7 @@ class MailReceive final : public Operation {
   std::shared_ptr<ThreadGroup> group_;
   std::tuple<int, int, int> key_;
   Tensor tensor_;
+  std::uint64_t ticket_ = 0;
 };
 
 }  // namespace
@@ -83,7 +88,7 @@ Work ThreadCommunicator::isend(const Tensor& tensor, int peer, int tag) {
     std::memcpy(message.bytes.data(), tensor.raw(), message.bytes.size());
   }
   const std::lock_guard lock(group_->mutex);
-  group_->mail[{rank_, peer, tag}].push_back(std::move(message));
+  group_->mail[{rank_, peer, tag}].messages.push_back(std::move(message));
   return {};
 }
 

@@ -24,12 +24,18 @@ struct ThreadGroup {
   struct Message {
     std::vector<std::byte> bytes;
   };
+  /// Messages of one (from, to, tag); receives are served in the order they were posted.
+  struct Mailbox {
+    std::deque<Message> messages;
+    std::uint64_t posted = 0;
+    std::uint64_t served = 0;
+  };
   int size;
   std::shared_ptr<TickCounter[]> ticks;
   std::shared_ptr<std::byte[]> slots;
 
   std::mutex mutex;
-  std::map<std::tuple<int, int, int>, std::deque<Message>> mail;       ///< (from, to, tag)
+  std::map<std::tuple<int, int, int>, Mailbox> mail;                   ///< (from, to, tag)
   std::map<std::pair<int, int>, std::shared_ptr<ThreadGroup>> splits;  ///< (number, color)
   std::map<int, std::shared_ptr<std::byte[]>> buffers;                 ///< by number of allocation
 };
