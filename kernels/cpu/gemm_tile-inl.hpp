@@ -22,7 +22,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Rows and vectors of the tile whose accumulators fill the register file.
-inline constexpr std::size_t kTileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM ? 8 : 6;
+inline constexpr std::size_t kTileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM ? 12 : 6;
 inline constexpr std::size_t kTileVectors = 2;
 
 /// A of element (i, p) at data[i * row + p * column].
@@ -51,11 +51,13 @@ template <std::size_t kRows, std::size_t kVectors, class D, typename T = hn::TFr
 HWY_NOINLINE void tile(D d, std::size_t k, Left<T> a, Right<T> b, Target<T> c, Into into) {
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<D> sums[kRows][kVectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (std::size_t i = 0; i < kRows; ++i) {
-    if (into == Into::kAdd) hwy::Prefetch(c.data + i * c.row);
 #pragma GCC unroll 2
-    for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] = hn::Zero(d);
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      hwy::Prefetch(c.data + i * c.row + v * lanes);
+      sums[i][v] = hn::Zero(d);
+    }
   }
   const T* HWY_RESTRICT left = a.data;
   const T* HWY_RESTRICT right = b.data;
@@ -63,7 +65,7 @@ HWY_NOINLINE void tile(D d, std::size_t k, Left<T> a, Right<T> b, Target<T> c, I
     hn::Vec<D> columns[kVectors];
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(d, right + v * lanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (std::size_t i = 0; i < kRows; ++i) {
       const auto factor = hn::Set(d, left[i * a.row]);
 #pragma GCC unroll 2
@@ -72,7 +74,7 @@ HWY_NOINLINE void tile(D d, std::size_t k, Left<T> a, Right<T> b, Target<T> c, I
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (std::size_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -91,6 +93,10 @@ HWY_INLINE void tile_rows(D d, std::size_t rows, std::size_t k, Left<T> a, Right
     a.data += count * a.row;
     c.data += count * c.row;
   };
+  if (rows & 8) {
+    tile<8, kVectors>(d, k, a, b, c, into);
+    advance(8);
+  }
   if (rows & 4) {
     tile<4, kVectors>(d, k, a, b, c, into);
     advance(4);
