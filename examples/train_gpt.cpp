@@ -10,6 +10,8 @@
 #include "tessera/autograd/backward.hpp"
 #include "tessera/comm/affinity.hpp"
 #include "tessera/comm/run_main.hpp"
+#include "tessera/data/batch_plan.hpp"
+#include "tessera/data/prefetch.hpp"
 #include "tessera/optim/clip.hpp"
 #include "tessera/parallel/ddp.hpp"
 #include "tessera/spmd/collectives.hpp"
@@ -54,6 +56,9 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
 
   const data::ByteSamples samples(std::make_shared<data::ByteText>(config.data.path),
                                   config.train.sequence, options.seed);
+  const data::BatchPlan plan{config.train.batch, world->size(), world->rank(),
+                             config.train.accumulation};
+  plan.check_enough(samples.training_windows());
   nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""}, config.gpt());
   const auto bucket_bytes = static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024);
   parallel::Ddp ddp(model, mesh, "dp", {bucket_bytes, DType::kF32});
@@ -67,9 +72,13 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
                model.parameter_count(), world->size(), options.threads, directory.path().string());
   }
 
-  const std::int64_t micro_rows = config.train.batch * world->size();
-  const std::int64_t step_rows = micro_rows * config.train.accumulation;
-  const auto weight = static_cast<double>(step_rows * config.train.sequence);  // all have a target
+  const auto make_batch = [&](std::int64_t index) {
+    const std::int64_t step = index / plan.accumulation;
+    return samples.training(plan.first_sample(step, index % plan.accumulation), plan.rows);
+  };
+  data::Prefetch batches(*context, make_batch, {0, config.train.steps * plan.accumulation});
+  // Every token has a target, so that the global weight of the loss is known.
+  const auto weight = static_cast<double>(plan.step_rows() * config.train.sequence);
   std::int64_t skipped = 0;
   std::int64_t skipped_in_a_row = 0;
   train::StepClock clock;
@@ -77,19 +86,16 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
     if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
     clock.start();
     double loss = 0.0;
-    for (std::int64_t a = 0; a < config.train.accumulation; ++a) {
+    for (std::int64_t a = 0; a < plan.accumulation; ++a) {
       clock.enter(train::LedgerPart::kData);
-      const std::int64_t first_row = a * micro_rows;
-      const data::Batch batch = samples.training(
-          *context, step * step_rows + first_row + world->rank() * config.train.batch,
-          config.train.batch);
+      const data::Batch batch = batches.next();
       clock.enter(train::LedgerPart::kCompute);
-      context->set_batch_origin({static_cast<std::uint64_t>(step), first_row});
+      context->set_batch_origin({static_cast<std::uint64_t>(step), plan.first_row(a)});
       const nn::LossTerm terms[] = {model.loss(autograd::Variable(batch.tokens, rows_type),
                                                autograd::Variable(batch.targets, rows_type),
                                                weight)};
       loss += nn::local_loss(terms);
-      if (a + 1 == config.train.accumulation) ddp.begin_last_backward();
+      if (a + 1 == plan.accumulation) ddp.begin_last_backward();
       autograd::backward(nn::loss_roots(terms));
     }
     clock.enter(train::LedgerPart::kCommDp);
@@ -119,9 +125,10 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
     reporter.step(result, clock);
   }
   if (world->rank() == 0) {
-    train::save_weights(directory.path() / "model.safetensors", model);
-    fmt::print("\n{}\n", train::generate(model, "And ", config.log.sample, config.log.temperature,
-                                         options.seed));
+    train::save_weights(directory.weights(), model);
+    const std::string text =
+        train::generate(model, "And ", config.log.sample, config.log.temperature, options.seed);
+    fmt::print("\n{}\n", train::printable(text));
   }
 }
 

@@ -14,6 +14,38 @@
 #include "tessera/io/file.hpp"
 
 namespace tessera::data {
+namespace {
+
+HostBatch empty_batch(std::int64_t rows, std::int64_t sequence) {
+  HostBatch batch{rows, sequence, {}, {}};
+  batch.tokens.reserve(static_cast<std::size_t>(rows * sequence));
+  batch.targets.reserve(static_cast<std::size_t>(rows * sequence));
+  return batch;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> encode_bytes(std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size());
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+std::string decode_bytes(std::span<const std::int32_t> tokens) {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const std::int32_t token : tokens) {
+    TESSERA_CHECK(token >= 0 && token < kByteVocabulary, "decode_bytes: {} is not a byte", token);
+    text += static_cast<char>(token);
+  }
+  return text;
+}
+
+Batch to_batch(Context& context, const HostBatch& batch) {
+  return {Tensor::from(context, {batch.rows, batch.sequence}, batch.tokens),
+          Tensor::from(context, {batch.rows, batch.sequence}, batch.targets)};
+}
 
 ByteText::ByteText(const std::filesystem::path& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -64,45 +96,41 @@ ByteSamples::ByteSamples(std::shared_ptr<const ByteText> text, std::int64_t sequ
 }
 
 std::int64_t ByteSamples::training_offset(std::int64_t sample) const {
-  const auto places = static_cast<std::uint64_t>(training_size_ - sequence_);
+  const auto places = static_cast<std::uint64_t>(training_windows());
   const auto place = static_cast<std::uint64_t>(
       random_uniform(key_, static_cast<std::uint64_t>(sample)) * static_cast<double>(places));
   return static_cast<std::int64_t>(std::min(place, places - 1));
 }
 
-Batch ByteSamples::training(Context& context, std::int64_t first, std::int64_t rows) const {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
+HostBatch ByteSamples::training(std::int64_t first, std::int64_t rows) const {
+  HostBatch batch = empty_batch(rows, sequence_);
   const auto bytes = text_->bytes();
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto start = static_cast<std::size_t>(training_offset(first + row));
+  for (std::int64_t row = first; row < first + rows; ++row) {
+    const auto start = static_cast<std::size_t>(training_offset(row));
     for (std::size_t i = start; i < start + static_cast<std::size_t>(sequence_); ++i) {
-      tokens.push_back(bytes[i]);
-      targets.push_back(bytes[i + 1]);
+      batch.tokens.push_back(bytes[i]);
+      batch.targets.push_back(bytes[i + 1]);
     }
   }
-  return {Tensor::from(context, {rows, sequence_}, tokens),
-          Tensor::from(context, {rows, sequence_}, targets)};
+  return batch;
 }
 
 std::int64_t ByteSamples::held_out_windows() const {
   return (text_->size() - training_size_ - 1 + sequence_ - 1) / sequence_;
 }
 
-Batch ByteSamples::held_out(Context& context, std::int64_t first, std::int64_t rows) const {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
+HostBatch ByteSamples::held_out(std::int64_t first, std::int64_t rows) const {
+  HostBatch batch = empty_batch(rows, sequence_);
   const auto bytes = text_->bytes();
   for (std::int64_t row = first; row < first + rows; ++row) {
     for (std::int64_t i = 0; i < sequence_; ++i) {
       const std::int64_t at = training_size_ + row * sequence_ + i;
       const bool is_inside = at + 1 < text_->size();
-      tokens.push_back(is_inside ? bytes[static_cast<std::size_t>(at)] : 0);
-      targets.push_back(is_inside ? bytes[static_cast<std::size_t>(at + 1)] : -1);
+      batch.tokens.push_back(is_inside ? bytes[static_cast<std::size_t>(at)] : 0);
+      batch.targets.push_back(is_inside ? bytes[static_cast<std::size_t>(at + 1)] : -1);
     }
   }
-  return {Tensor::from(context, {rows, sequence_}, tokens),
-          Tensor::from(context, {rows, sequence_}, targets)};
+  return batch;
 }
 
 }  // namespace tessera::data

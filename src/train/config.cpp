@@ -75,6 +75,13 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// How far a mistyped key is from a known one; a key written without its section, or with a wrong
+/// one, is as near as its last part and a little.
+std::size_t key_distance(std::string_view typed, std::string_view known) {
+  const auto last = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
+  return std::min(2 * distance(typed, known), 2 * distance(last(typed), last(known)) + 3);
+}
+
 const Key& find_key(const std::vector<Key>& keys, std::string_view name,
                     const std::string& origin) {
   const auto found =
@@ -82,7 +89,7 @@ const Key& find_key(const std::vector<Key>& keys, std::string_view name,
   if (found != keys.end()) return *found;
   const auto nearest =
       std::min_element(keys.begin(), keys.end(), [name](const Key& a, const Key& b) {
-        return distance(name, a.name) < distance(name, b.name);
+        return key_distance(name, a.name) < key_distance(name, b.name);
       });
   reject(fmt::format("{}: unknown key \"{}\"; the nearest known one is \"{}\"", origin, name,
                      nearest->name));
@@ -146,6 +153,28 @@ void require(bool ok, std::string_view key, const std::string& value, std::strin
   if (!ok) reject(fmt::format("{} = {} must be {}", key, value, range));
 }
 
+void check_section(const std::vector<Key>& keys, const std::string& section,
+                   const std::string& origin) {
+  std::string nearest;
+  for (const Key& key : keys) {
+    const std::string known = key.name.substr(0, key.name.find('.'));
+    if (known == section) return;
+    if (nearest.empty() || distance(section, known) < distance(section, nearest)) nearest = known;
+  }
+  reject(fmt::format("{}: unknown section [{}]; the nearest known one is [{}]", origin, section,
+                     nearest));
+}
+
+void between(std::string_view key, std::int64_t value, std::int64_t least, std::int64_t most) {
+  require(value >= least && value <= most, key, std::to_string(value),
+          value < least ? fmt::format("at least {}", least) : fmt::format("at most {}", most));
+}
+
+void check_float(std::string_view key, double value, double least, double most,
+                 std::string_view range) {
+  require(value >= least && value <= most, key, fmt::format("{}", value), range);
+}
+
 void at_least(std::string_view key, std::int64_t value, std::int64_t least) {
   require(value >= least, key, std::to_string(value), fmt::format("at least {}", least));
 }
@@ -179,6 +208,7 @@ Config parse_config(std::string_view toml, const std::string& origin) {
     const toml::table* table = node.as_table();
     if (table == nullptr) find_key(keys, section.str(), origin);  // no key stands outside a section
     if (table == nullptr) continue;
+    if (table->empty()) check_section(keys, std::string(section.str()), origin);
     for (const auto& [name, value] : *table) {
       assign(find_key(keys, fmt::format("{}.{}", section.str(), name.str()), origin), value,
              origin);
@@ -200,12 +230,24 @@ void set_key(Config& config, std::string_view assignment) {
     *std::get<std::string*>(key.field) = value;  // no quotes needed on the command line
     return;
   }
-  const toml::table root = parse_toml("value = " + value, origin);
+  toml::table root;
+  try {
+    root = toml::parse("value = " + value);
+  } catch (const toml::parse_error&) {
+    reject(fmt::format("{}: {} must be {}, not {}", origin, key.name, type_name(key.field),
+                       value.empty() ? "nothing" : value));
+  }
   assign(key, *root.get("value"), origin);
 }
 
 Config load_config(const std::filesystem::path& path, std::span<const std::string> assignments) {
-  Config config = parse_config(io::read_file(path), path.string());
+  std::string text;
+  try {
+    text = io::read_file(path);
+  } catch (const Error& error) {
+    reject(error.message());  // a name that is wrong is bad usage
+  }
+  Config config = parse_config(text, path.string());
   for (const std::string& assignment : assignments) set_key(config, assignment);
   validate(config);
   return config;
@@ -214,27 +256,34 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 void validate(const Config& config) {
   require(config.model.kind == "gpt", "model.kind", config.model.kind, "\"gpt\"");
   require(config.optim.name == "adamw", "optim.name", config.optim.name, "\"adamw\"");
-  at_least("model.layers", config.model.layers, 1);
-  at_least("model.width", config.model.width, 1);
-  at_least("model.heads", config.model.heads, 1);
+  between("model.layers", config.model.layers, 1, 10000);
+  between("model.width", config.model.width, 1, 1 << 20);
+  between("model.heads", config.model.heads, 1, 1 << 20);
   require(config.model.vocabulary >= 256, "model.vocabulary",
           std::to_string(config.model.vocabulary), "at least 256: every byte is a token");
-  at_least("train.steps", config.train.steps, 1);
-  at_least("train.batch", config.train.batch, 1);
-  at_least("train.sequence", config.train.sequence, 1);
-  at_least("train.accumulation", config.train.accumulation, 1);
+  between("model.vocabulary", config.model.vocabulary, 256, 1 << 24);
+  between("train.steps", config.train.steps, 1, 1000000000);
+  between("train.batch", config.train.batch, 1, 1 << 20);
+  between("train.sequence", config.train.sequence, 1, 1 << 24);
+  between("train.accumulation", config.train.accumulation, 1, 1 << 20);
+  const double tokens = static_cast<double>(config.train.steps * config.train.batch) *
+                        static_cast<double>(config.train.accumulation * config.train.sequence);
+  if (tokens > 1e15) {
+    reject(
+        fmt::format("train.steps x batch x accumulation x sequence = {:.1e} tokens per rank "
+                    "must be at most 1e15",
+                    tokens));
+  }
   at_least("train.seed", config.train.seed, 0);
   at_least("train.evaluate_every", config.train.evaluate_every, 0);
   at_least("train.skip_limit", config.train.skip_limit, 0);
-  at_least("parallel.dp_replicate", config.parallel.dp_replicate, 0);
+  between("parallel.dp_replicate", config.parallel.dp_replicate, 0, 1 << 24);
   at_least("log.every", config.log.every, 1);
   at_least("log.sample", config.log.sample, 0);
-  require(config.train.clip >= 0.0, "train.clip", fmt::format("{}", config.train.clip),
-          "0 (no clipping) or a positive number");
-  require(config.parallel.bucket_mib > 0.0, "parallel.bucket_mib",
-          fmt::format("{}", config.parallel.bucket_mib), "a positive number");
-  require(config.log.temperature > 0.0, "log.temperature",
-          fmt::format("{}", config.log.temperature), "a positive number");
+  check_float("train.clip", config.train.clip, 0.0, 1e30, "0 (no clipping) or a positive number");
+  check_float("parallel.bucket_mib", config.parallel.bucket_mib, 0.001, 1e6,
+              "between 0.001 and 1e6");
+  check_float("log.temperature", config.log.temperature, 1e-3, 1e3, "between 0.001 and 1000");
   if (config.data.path.empty()) {
     reject("data.path is not set: name a text file, for example --set data.path=book.txt");
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tessera/comm/run_main.hpp"
 #include "tessera/io/safetensors.hpp"
 #include "tessera/ops/copy.hpp"
 #include "tessera/ops/cross_entropy.hpp"
@@ -31,6 +32,11 @@ class EvaluationScope {
   bool was_training_;
   NoGradScope no_grad_;
 };
+
+/// Long loops end at once when the user asks to stop.
+void check_interrupted() {
+  if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
+}
 
 std::uint8_t draw(const double* logits, std::int64_t count, double temperature, double uniform) {
   const double most = *std::max_element(logits, logits + count);
@@ -61,8 +67,9 @@ double evaluate(nn::Gpt& model, const data::ByteSamples& samples, const spmd::Me
   double sum = 0.0;
   double count = 0.0;
   for (std::int64_t at = own.first; at < own.first + own.size; at += rows) {
+    check_interrupted();
     const std::int64_t take = std::min(rows, own.first + own.size - at);
-    const data::Batch batch = samples.held_out(context, at, take);
+    const data::Batch batch = data::to_batch(context, samples.held_out(at, take));
     const nn::LossTerm term = model.loss(autograd::Variable(batch.tokens, type),
                                          autograd::Variable(batch.targets, type), 1.0);
     sum += term.sum.value().item();
@@ -83,12 +90,11 @@ std::string generate(nn::Gpt& model, std::string_view prompt, std::int64_t count
   const RandomKey key = RandomKey{seed}.child("generate");
   std::string text(prompt);
   for (std::int64_t i = 0; i < count; ++i) {
+    check_interrupted();
     const std::size_t window =
         std::min(text.size(), static_cast<std::size_t>(model.config().sequence));
-    std::vector<std::int32_t> tokens;
-    for (const char c : text.substr(text.size() - window)) {
-      tokens.push_back(static_cast<unsigned char>(c));
-    }
+    const std::vector<std::int32_t> tokens =
+        data::encode_bytes(std::string_view(text).substr(text.size() - window));
     const Tensor input = Tensor::from(context, {1, static_cast<std::int64_t>(window)}, tokens);
     const Tensor logits =
         model.forward(autograd::Variable(input, ShardingType(model.build().axes))).value();
@@ -99,6 +105,15 @@ std::string generate(nn::Gpt& model, std::string_view prompt, std::int64_t count
     text += static_cast<char>(draw(values.data(), data::kByteVocabulary, temperature, uniform));
   }
   return text;
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  }
+  return out;
 }
 
 void save_weights(const std::filesystem::path& path, const nn::Gpt& model) {

@@ -68,6 +68,8 @@ void Reporter::step(const StepResult& result, const StepClock& clock) {
   const std::int64_t per_step =
       config_.train.batch * config_.train.accumulation * config_.train.sequence * world_.size();
   const double rate = static_cast<double>(per_step) / ms * 1000.0;
+  line_ms_ += ms;
+  ++line_steps_;
   const double mfu = rate * flops_per_token(config_.gpt()) / peak_flops_;
   io::JsonLine line;
   line.integer("step", result.step)
@@ -84,7 +86,16 @@ void Reporter::step(const StepResult& result, const StepClock& clock) {
   if (result.val_loss) line.number("val_loss", *result.val_loss);
   directory_.append_metrics(line.str());
   const bool is_last = result.step == config_.train.steps;
-  if (result.step % config_.log.every != 0 && !is_last && !result.val_loss) return;
+  if (result.step % config_.log.every == 0 || is_last || result.val_loss) print(result);
+}
+
+void Reporter::print(const StepResult& result) {
+  const std::int64_t tokens = line_steps_ * config_.train.batch * config_.train.accumulation *
+                              config_.train.sequence * world_.size();
+  const double rate = static_cast<double>(tokens) / line_ms_ * 1000.0;
+  const double mfu = rate * flops_per_token(config_.gpt()) / peak_flops_;
+  line_ms_ = 0.0;
+  line_steps_ = 0;
   const std::chrono::duration<double> elapsed = StepClock::Clock::now() - begin_;
   const double left = elapsed.count() / static_cast<double>(result.step) *
                       static_cast<double>(config_.train.steps - result.step);

@@ -8,6 +8,8 @@
 #include "tessera/autograd/backward.hpp"
 #include "tessera/comm/affinity.hpp"
 #include "tessera/comm/run_main.hpp"
+#include "tessera/data/batch_plan.hpp"
+#include "tessera/data/prefetch.hpp"
 #include "tessera/optim/clip.hpp"
 #include "tessera/parallel/ddp.hpp"
 #include "tessera/spmd/collectives.hpp"
@@ -33,6 +35,14 @@ spmd::Mesh make_mesh(const Config& config, Context& context,
   return spmd::Mesh(context, world, axes);
 }
 
+data::BatchPlan make_plan(const Config& config, const comm::Communicator& world,
+                          const data::ByteSamples& samples) {
+  const data::BatchPlan plan{config.train.batch, world.size(), world.rank(),
+                             config.train.accumulation};
+  plan.check_enough(samples.training_windows());
+  return plan;
+}
+
 class Run {
  public:
   Run(const Config& config, const std::shared_ptr<comm::Communicator>& world)
@@ -42,13 +52,16 @@ class Run {
         mesh_(make_mesh(config, *context_, world)),
         samples_(std::make_shared<data::ByteText>(config.data.path), config.train.sequence,
                  context_->options().seed),
+        plan_(make_plan(config, *world, samples_)),
         model_(nn::BuildContext{context_.get(), mesh_.axes(), DType::kF32, ""}, config.gpt()),
         ddp_(model_, mesh_, "dp",
              {static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024), DType::kF32}),
         parameters_(model_.parameters()),
         optimizer_(parameters_, config.adamw()),
         directory_(config, *world),
-        reporter_(config, *context_, *world, directory_) {}
+        reporter_(config, *context_, *world, directory_),
+        batches_(*context_, [this](std::int64_t index) { return make_batch(index); },
+                 {0, config.train.steps * config.train.accumulation}) {}
 
   void train() {
     if (world_->rank() == 0) {
@@ -66,10 +79,11 @@ class Run {
       reporter_.step(result, clock_);
     }
     if (world_->rank() != 0) return;
-    save_weights(directory_.path() / "model.safetensors", model_);
+    save_weights(directory_.weights(), model_);
     if (config_.log.sample == 0) return;
-    fmt::print("\n{}\n", generate(model_, "And ", config_.log.sample, config_.log.temperature,
-                                  context_->options().seed));
+    const std::string text = generate(model_, "And ", config_.log.sample, config_.log.temperature,
+                                      context_->options().seed);
+    fmt::print("\n{}\n", printable(text));
   }
 
  private:
@@ -89,21 +103,23 @@ class Run {
     return {step + 1, total.item(), norm, lr, skipped_, {}};
   }
 
+  /// This rank's rows of the run's micro-batch `index`. Runs on the thread of batches_.
+  data::HostBatch make_batch(std::int64_t index) const {
+    const std::int64_t step = index / plan_.accumulation;
+    return samples_.training(plan_.first_sample(step, index % plan_.accumulation), plan_.rows);
+  }
+
   /// Forward and backward of micro-batch `a`; this rank's part of the loss.
   double micro_batch(std::int64_t step, std::int64_t a) {
-    const std::int64_t rows = config_.train.batch;
-    const std::int64_t step_rows = rows * world_->size() * config_.train.accumulation;
-    const std::int64_t first_row = a * rows * world_->size();
     clock_.enter(LedgerPart::kData);
-    const data::Batch batch =
-        samples_.training(*context_, step * step_rows + first_row + world_->rank() * rows, rows);
+    const data::Batch batch = batches_.next();
     clock_.enter(LedgerPart::kCompute);
-    context_->set_batch_origin({static_cast<std::uint64_t>(step), first_row});
+    context_->set_batch_origin({static_cast<std::uint64_t>(step), plan_.first_row(a)});
     const ShardingType type = mesh_.type("dp", AxisType::shard(0));
     // Every token of the training part has a target, so the global weight is known.
     const nn::LossTerm terms[] = {
         model_.loss(autograd::Variable(batch.tokens, type), autograd::Variable(batch.targets, type),
-                    static_cast<double>(step_rows * config_.train.sequence))};
+                    static_cast<double>(plan_.step_rows() * config_.train.sequence))};
     const double loss = nn::local_loss(terms);
     if (a + 1 == config_.train.accumulation) ddp_.begin_last_backward();
     autograd::backward(nn::loss_roots(terms));
@@ -134,12 +150,14 @@ class Run {
   std::shared_ptr<Context> context_;
   spmd::Mesh mesh_;
   data::ByteSamples samples_;
+  data::BatchPlan plan_;
   nn::Gpt model_;
   parallel::Ddp ddp_;
   std::vector<spmd::ParameterPtr> parameters_;
   optim::AdamW optimizer_;
   RunDirectory directory_;
   Reporter reporter_;
+  data::Prefetch batches_;
   StepClock clock_;
   std::int64_t skipped_ = 0;
   std::int64_t skipped_in_a_row_ = 0;

@@ -8,30 +8,100 @@
 #include <cerrno>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "tessera/io/file.hpp"
 
 namespace tessera::train {
 
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kConfigFile = "config.toml";
+constexpr const char* kMetricsFile = "metrics.jsonl";
+constexpr const char* kWeightsFile = "model.safetensors";
+
+/// Throws unless a run may be written to `path`.
+void check_free(const fs::path& path, bool overwrite) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (error) io::throw_io_error("look at the run directory", path, error.value());
+  if (!fs::is_directory(status)) {
+    throw Error(ErrorCode::kConfig, fmt::format("log.directory = {} is not a directory; choose "
+                                                "another one",
+                                                path.string()));
+  }
+  if (overwrite) return;
+  const bool is_empty = fs::is_empty(path, error);
+  if (error) io::throw_io_error("look at the run directory", path, error.value());
+  if (is_empty) return;
+  throw Error(
+      ErrorCode::kConfig,
+      fmt::format("the run directory {} {}; choose another log.directory, or replace what "
+                  "is there with --set log.overwrite=true",
+                  path.string(),
+                  fs::exists(path / kConfigFile, error) ? "already holds a run" : "is not empty"));
+}
+
+/// Directories that were made for a run; removed again unless kept.
+class MadeDirectories {
+ public:
+  /// Makes `path` and what is missing above it.
+  explicit MadeDirectories(const fs::path& path) {
+    std::error_code error;
+    for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path()) {
+      made_.push_back(at);
+    }
+    fs::create_directories(path, error);
+    if (error) {
+      remove();
+      io::throw_io_error("make the run directory (log.directory)", path, error.value());
+    }
+  }
+  ~MadeDirectories() {
+    if (!is_kept_) remove();
+  }
+  MadeDirectories(const MadeDirectories&) = delete;
+  MadeDirectories& operator=(const MadeDirectories&) = delete;
+  void keep() { is_kept_ = true; }
+
+ private:
+  void remove() {
+    std::error_code ignored;
+    for (const fs::path& path : made_) fs::remove(path, ignored);
+  }
+
+  std::vector<fs::path> made_;  ///< deepest first
+  bool is_kept_ = false;
+};
+
+}  // namespace
+
 RunDirectory::RunDirectory(const Config& config, comm::Communicator& world)
     : path_(config.log.directory) {
-  if (world.rank() == 0) {
-    if (std::filesystem::exists(path_ / "config.toml") && !config.log.overwrite) {
-      throw Error(ErrorCode::kConfig,
-                  fmt::format("{} already holds a run; choose another log.directory, or replace it "
-                              "with --set log.overwrite=true",
-                              path_.string()));
-    }
-    std::error_code error;
-    std::filesystem::create_directories(path_, error);
-    if (error) io::throw_io_error("make the run directory", path_, error.value());
-    io::write_file_atomically(path_ / "config.toml", to_toml(config));
-    const std::filesystem::path file = path_ / "metrics.jsonl";
-    metrics_ = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-    if (metrics_ < 0) io::throw_io_error("write", file, errno);
-  }
+  if (world.rank() == 0) make(config);
   world.barrier().wait();
 }
+
+void RunDirectory::make(const Config& config) {
+  check_free(path_, config.log.overwrite);
+  MadeDirectories directories(path_);
+  io::write_file_atomically(path_ / kConfigFile, to_toml(config));
+  const fs::path file = path_ / kMetricsFile;
+  metrics_ = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  std::error_code ignored;
+  if (metrics_ < 0) {
+    const int error = errno;
+    fs::remove(path_ / kConfigFile, ignored);
+    io::throw_io_error("write", file, error);
+  }
+  fs::remove(path_ / kWeightsFile, ignored);  // those of the run that was here
+  directories.keep();
+}
+
+fs::path RunDirectory::weights() const { return path_ / kWeightsFile; }
 
 RunDirectory::~RunDirectory() {
   if (metrics_ >= 0) close(metrics_);
@@ -47,10 +117,8 @@ void RunDirectory::append_metrics(std::string_view line) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const int error = errno;
-      if (ftruncate(metrics_, before) !=
-          0) {  // the disk refuses even that; the error below says so
-      }
-      io::throw_io_error("write", path_ / "metrics.jsonl", error);
+      if (ftruncate(metrics_, before) != 0) written = 0;  // nothing more can be done
+      io::throw_io_error("write", path_ / kMetricsFile, error);
     }
     written += static_cast<std::size_t>(n);
   }

@@ -36,7 +36,10 @@ class Reporter {
            RunDirectory& directory);
 
   /// Writes the metrics line of a step, and every log.every steps (and at the end, and with an
-  /// evaluation) a progress line on rank 0's standard output.
+  /// evaluation) a progress line on rank 0's standard output: the step's loss; tokens/s and MFU
+  /// over the steps since the line before; the time left, evaluations counted in; peak memory. A
+  /// plain line with no colour and no cursor movement: launchers give ranks a terminal of their own
+  /// even when the output goes to a file.
   void step(const StepResult& result, const StepClock& clock);
 
  private:
@@ -44,7 +47,11 @@ class Reporter {
   Context& context_;
   comm::Communicator& world_;
   RunDirectory& directory_;
+  void print(const StepResult& result);
+
   double peak_flops_;
+  double line_ms_ = 0.0;  ///< of the steps since the last progress line
+  std::int64_t line_steps_ = 0;
   StepClock::Clock::time_point begin_;
 };
 
