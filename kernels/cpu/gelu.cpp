@@ -70,11 +70,11 @@ HWY_INLINE hn::Vec<D> exp_minus_u(D d, hn::Vec<D> x) {
   return vec::exp(d, hn::Mul(x, slope));
 }
 
-/// 1 / (1 + e^-u); NaN for NaN.
+/// s = 1 / (1 + e) for e = e^-u. Results below 1e-37 are 0 in f32, where e is infinite.
 template <class D>
-HWY_INLINE hn::Vec<D> gate(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> gate(D d, hn::Vec<D> e) {
   const auto one = hn::Set(d, hn::TFromD<D>{1});
-  return hn::Div(one, hn::Add(one, exp_minus_u(d, x)));
+  return hn::Div(one, hn::Add(one, e));
 }
 
 template <typename T>
@@ -83,7 +83,7 @@ void forward(const T* x, T* y, std::int64_t count) {
   const T* const in[] = {x};
   T* const out[] = {y};
   vec::map_vectors(d, count, in, out,
-                   [d](auto& v, auto& r) { r[0] = hn::Mul(v[0], gate(d, v[0])); });
+                   [d](auto& v, auto& r) { r[0] = hn::Mul(v[0], gate(d, exp_minus_u(d, v[0]))); });
 }
 
 template <typename T>
@@ -92,11 +92,13 @@ void backward(const T* x, const T* dy, T* dx, std::int64_t count) {
   const T* const in[] = {x, dy};
   T* const out[] = {dx};
   vec::map_vectors(d, count, in, out, [d](auto& v, auto& r) {
-    const auto s = gate(d, v[0]);
+    const auto e = exp_minus_u(d, v[0]);
+    const auto s = gate(d, e);
     const auto du =
         hn::MulAdd(hn::Mul(v[0], v[0]), hn::Set(d, static_cast<T>(3.0 * kLinear * kCubic)),
                    hn::Set(d, static_cast<T>(kLinear)));
-    const auto rest = hn::Sub(hn::Set(d, T{1}), s);
+    // 1 - s, which would cancel where s is near 1; x and the slope multiply its error.
+    const auto rest = hn::IfThenElse(hn::Eq(s, hn::Zero(d)), hn::Set(d, T{1}), hn::Mul(e, s));
     r[0] = hn::Mul(v[1], hn::Mul(s, hn::MulAdd(hn::Mul(v[0], rest), du, hn::Set(d, T{1}))));
   });
 }

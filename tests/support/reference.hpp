@@ -3,4 +3,5 @@
 #pragma once
 
 #include "reference_attention.hpp"
+#include "reference_basic.hpp"
 #include "reference_matmul.hpp"
