@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of 64 queries against blocks of 64 keys. Scores are kept transposed, [keys][queries], so
 // that the softmax runs down columns without crossing lanes, and the block products take the scores
-// as they are. Forward: one task per (batch, head, query block). Backward: one task per (batch, key
-// head), which owns dk and dv, walks its query heads, query blocks and key blocks in order. So no
-// bit depends on the thread count.
+// as they are. Forward: one task per (batch, head, four query blocks). Backward: one task per
+// (batch, key head), which owns dk and dv, walks its query heads, query blocks and key blocks in
+// order. So no bit depends on the thread count.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cpp"
 #include <hwy/foreach_target.h>
@@ -25,7 +25,8 @@
 #define TESSERA_KERNELS_CPU_ATTENTION_ONCE_
 namespace tessera::kernels {
 
-inline constexpr std::size_t kBlock = 64;  ///< queries and keys of a block
+inline constexpr std::size_t kBlock = 64;         ///< queries and keys of a block
+inline constexpr std::size_t kBlocksPerTask = 4;  ///< query blocks that share a copy of the keys
 
 /// Head sizes are padded with zeros to whole vectors of every target.
 inline std::size_t padded(std::int64_t d) { return (static_cast<std::size_t>(d) + 15) / 16 * 16; }
@@ -50,7 +51,7 @@ struct AttentionTask {
 
 template <typename T>
 struct AttentionForwardTask : AttentionTask<T> {
-  std::size_t first_query;
+  std::size_t first_query, past_query;  ///< at most kBlocksPerTask blocks
 };
 
 /// One query head of a key head.
@@ -60,8 +61,10 @@ struct AttentionBackwardTask : AttentionTask<T> {
   bool is_first_of_group, is_last_of_group;
 };
 
+/// Per query block q transposed, sums and three numbers a query; a block of k, v and scores.
+inline std::size_t query_elements(std::size_t width) { return (2 * width + 3) * kBlock; }
 inline std::size_t forward_elements(std::int64_t d) {
-  return (4 * padded(d) + kBlock) * kBlock + 3 * kBlock;
+  return kBlocksPerTask * query_elements(padded(d)) + (2 * padded(d) + kBlock) * kBlock;
 }
 /// Copies of k and v, sums of dk and dv over all keys, and blocks.
 inline std::size_t backward_elements(std::int64_t s, std::int64_t d) {
@@ -206,48 +209,85 @@ void softmax_block(D d, const BlockMask& mask, T* scores, T* most, T* total, T* 
   }
 }
 
+/// State of the online softmax of one query block.
 template <typename T>
-void forward_block(const AttentionForwardTask<T>& task) {
+struct QueryBlock {
+  T *q_transposed, *out, *most, *total, *correction;
+  std::size_t first, queries;
+};
+
+template <typename T>
+QueryBlock<T> start_query_block(const AttentionForwardTask<T>& task, std::size_t index,
+                                std::size_t width) {
+  T* memory = task.workspace + index * query_elements(width);
+  QueryBlock<T> block{memory,
+                      memory + kBlock * width,
+                      memory + 2 * kBlock * width,
+                      memory + (2 * width + 1) * kBlock,
+                      memory + (2 * width + 2) * kBlock,
+                      task.first_query + index * kBlock,
+                      0};
+  block.queries = std::min(kBlock, task.past_query - block.first);
+  std::fill_n(block.out, kBlock * width, T{0});
+  copy_rows(task.q, block.first, block.queries, task.d, width, block.out);
+  transpose_block(block.out, width, block.q_transposed);
+  scale_elements(block.q_transposed, kBlock * width, task.scale);
+  std::fill_n(block.out, kBlock * width, T{0});
+  std::fill_n(block.most, kBlock, -std::numeric_limits<T>::infinity());
+  std::fill_n(block.total, kBlock, T{0});
+  return block;
+}
+
+template <typename T>
+void attend(const BlockMask& mask, std::size_t width, const T* k, const T* v, T* scores,
+            const QueryBlock<T>& block) {
   const hn::ScalableTag<T> d;
-  const std::size_t width = padded(static_cast<std::int64_t>(task.d));
-  T* q_transposed = task.workspace;
-  T* k = q_transposed + kBlock * width;
-  T* v = k + kBlock * width;
-  T* out = v + kBlock * width;
-  T* scores = out + kBlock * width;
-  T* most = scores + kBlock * kBlock;
-  T* total = most + kBlock;
-  T* correction = total + kBlock;
-
-  const std::size_t queries = std::min(kBlock, task.t - task.first_query);
-  std::fill(out, out + kBlock * width, T{0});
-  copy_rows(task.q, task.first_query, queries, task.d, width, out);
-  transpose_block(out, width, q_transposed);
-  scale_elements(q_transposed, kBlock * width, task.scale);
-  std::fill(out, out + kBlock * width, T{0});
-  std::fill(most, most + kBlock, -std::numeric_limits<T>::infinity());
-  std::fill(total, total + kBlock, T{0});
-
-  const std::size_t past = task.is_causal ? std::min(task.s, task.first_query + queries) : task.s;
-  for (std::size_t key = 0; key < past; key += kBlock) {
-    const BlockMask mask{task.is_causal, task.first_query, key, std::min(kBlock, task.s - key)};
-    copy_rows(task.k, key, mask.keys, task.d, width, k);
-    copy_rows(task.v, key, mask.keys, task.d, width, v);
-    score_block(d, mask, width, k, q_transposed, scores);
-    softmax_block(d, mask, scores, most, total, correction);
-    for (std::size_t i = 0; i < queries; ++i) {
-      if (correction[i] != T{1}) scale_elements(out + i * width, width, correction[i]);
+  score_block(d, mask, width, k, block.q_transposed, scores);
+  softmax_block(d, mask, scores, block.most, block.total, block.correction);
+  for (std::size_t i = 0; i < block.queries; ++i) {
+    if (block.correction[i] != T{1}) {
+      scale_elements(block.out + i * width, width, block.correction[i]);
     }
-    weigh_rows(d, mask, queries, width, scores, v, out, Into::kAdd);
   }
-  for (std::size_t i = 0; i < queries; ++i) {
+  weigh_rows(d, mask, block.queries, width, scores, v, block.out, Into::kAdd);
+}
+
+template <typename T>
+void finish_query_block(const AttentionForwardTask<T>& task, std::size_t width,
+                        const QueryBlock<T>& block) {
+  for (std::size_t i = 0; i < block.queries; ++i) {
     // A total of NaN goes through; 0 means that the query sees nothing.
-    const bool sees_nothing = total[i] == T{0};
-    scale_elements(out + i * width, width, sees_nothing ? T{0} : T{1} / total[i]);
-    std::copy_n(out + i * width, task.d, task.out.row(task.first_query + i));
-    task.lse[task.first_query + i] =
-        sees_nothing ? -std::numeric_limits<T>::infinity() : most[i] + std::log(total[i]);
+    const T total = block.total[i];
+    T* out = block.out + i * width;
+    scale_elements(out, width, total == T{0} ? T{0} : T{1} / total);
+    std::copy_n(out, task.d, task.out.row(block.first + i));
+    task.lse[block.first + i] =
+        total == T{0} ? -std::numeric_limits<T>::infinity() : block.most[i] + std::log(total);
   }
+}
+
+template <typename T>
+void forward_blocks(const AttentionForwardTask<T>& task) {
+  const std::size_t width = padded(static_cast<std::int64_t>(task.d));
+  T* k = task.workspace + kBlocksPerTask * query_elements(width);
+  T* v = k + kBlock * width;
+  T* scores = v + kBlock * width;
+  QueryBlock<T> blocks[kBlocksPerTask];
+  const std::size_t count = (task.past_query - task.first_query + kBlock - 1) / kBlock;
+  for (std::size_t i = 0; i < count; ++i) blocks[i] = start_query_block(task, i, width);
+
+  const std::size_t past = task.is_causal ? std::min(task.s, task.past_query) : task.s;
+  for (std::size_t key = 0; key < past; key += kBlock) {
+    const std::size_t keys = std::min(kBlock, task.s - key);
+    copy_rows(task.k, key, keys, task.d, width, k);
+    copy_rows(task.v, key, keys, task.d, width, v);
+    for (std::size_t i = 0; i < count; ++i) {
+      const QueryBlock<T>& block = blocks[i];
+      if (task.is_causal && block.first + block.queries <= key) continue;
+      attend(BlockMask{task.is_causal, block.first, key, keys}, width, k, v, scores, block);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) finish_query_block(task, width, blocks[i]);
 }
 
 /// scores = p = exp(score - lse); gradients = p (dp - delta), from dp.
@@ -372,8 +412,8 @@ void backward_head(const AttentionBackwardTask<T>& task) {
   }
 }
 
-void forward_f32(const AttentionForwardTask<float>& task) { forward_block(task); }
-void forward_f64(const AttentionForwardTask<double>& task) { forward_block(task); }
+void forward_f32(const AttentionForwardTask<float>& task) { forward_blocks(task); }
+void forward_f64(const AttentionForwardTask<double>& task) { forward_blocks(task); }
 void backward_f32(const AttentionBackwardTask<float>& task) { backward_head(task); }
 void backward_f64(const AttentionBackwardTask<double>& task) { backward_head(task); }
 
@@ -393,6 +433,8 @@ void run(const AttentionForwardTask<float>& task) { HWY_DYNAMIC_DISPATCH(forward
 void run(const AttentionForwardTask<double>& task) { HWY_DYNAMIC_DISPATCH(forward_f64)(task); }
 void run(const AttentionBackwardTask<float>& task) { HWY_DYNAMIC_DISPATCH(backward_f32)(task); }
 void run(const AttentionBackwardTask<double>& task) { HWY_DYNAMIC_DISPATCH(backward_f64)(task); }
+
+constexpr auto kSpan = static_cast<std::int64_t>(kBlock * kBlocksPerTask);  ///< queries of a task
 
 template <typename T>
 Head<T> head(const TensorView& x, std::int64_t b, std::int64_t h) {
@@ -431,17 +473,17 @@ template <typename T>
 void forward(const ops::AttentionArgs& args, const Stream& stream) {
   const Shape& shape = args.q.shape;
   const std::int64_t heads = shape[2];
-  const auto block = static_cast<std::int64_t>(kBlock);
-  const std::int64_t blocks = (shape[1] + block - 1) / block;
+  const std::int64_t spans = (shape[1] + kSpan - 1) / kSpan;
   const auto elements = static_cast<std::int64_t>(forward_elements(shape[3]));
-  run_tasks(stream, shape[0] * heads * blocks, [&](std::int64_t i, std::int64_t part) {
-    const std::int64_t b = i / blocks / heads;
-    const std::int64_t h = i / blocks % heads;
-    // Blocks that see most keys come first.
-    const std::int64_t query = (blocks - 1 - i % blocks) * block;
+  run_tasks(stream, shape[0] * heads * spans, [&](std::int64_t i, std::int64_t part) {
+    const std::int64_t b = i / spans / heads;
+    const std::int64_t h = i / spans % heads;
+    // Queries that see most keys come first.
+    const std::int64_t first = (spans - 1 - i % spans) * kSpan;
     run(AttentionForwardTask<T>{
         task_of<T>(args, b, h, static_cast<T*>(args.workspace) + part * elements),
-        static_cast<std::size_t>(query)});
+        static_cast<std::size_t>(first),
+        static_cast<std::size_t>(std::min(first + kSpan, shape[1]))});
   });
 }
 
@@ -477,8 +519,8 @@ template <>
 std::size_t attention_workspace_bytes<DeviceType::kCpu>(const AttentionArgs& args,
                                                         const Stream& stream) {
   const Shape& q = args.q.shape;
-  const std::int64_t blocks = (q[1] + 63) / 64;
-  return kernels::bytes_for(kernels::forward_elements(q[3]), q[0] * q[2] * blocks, args.q.dtype,
+  const std::int64_t spans = (q[1] + kernels::kSpan - 1) / kernels::kSpan;
+  return kernels::bytes_for(kernels::forward_elements(q[3]), q[0] * q[2] * spans, args.q.dtype,
                             stream);
 }
 
