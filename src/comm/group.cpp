@@ -27,12 +27,10 @@ class GroupOperation : public Operation {
 
   bool advance() override {
     while (is_reached()) {
+      note_progress();
       const Next next = action_(*this);
       if (next == Next::kDone) return true;
-      if (next == Next::kAgain) {
-        note_progress();
-        return false;
-      }
+      if (next == Next::kAgain) return false;
       ++step;
       target_ = ++group_.ticks_;
       own_tick().value.store(target_, std::memory_order_release);
@@ -142,6 +140,11 @@ GroupCommunicator::GroupCommunicator(int rank, int size, std::shared_ptr<Engine>
       segment_(std::move(segment)) {}
 
 GroupCommunicator::~GroupCommunicator() { engine_->remove_queue(queue_); }
+
+bool GroupCommunicator::poison(std::string_view reason) {
+  engine_->poison()->poison(reason);
+  return engine_->poison()->claim_report();
+}
 
 std::string GroupCommunicator::describe(const char* what) const {
   return fmt::format("{} on the {} communicator (rank {} of {})", what, name(), rank_, size_);

@@ -52,7 +52,7 @@ class GroupCommunicator : public Communicator {
   Work broadcast(const Tensor& tensor, int root) override;
   Work barrier() override;
   Tensor allocate(Context& context, const Shape& shape, DType dtype) override;
-  bool poison(std::string_view reason) override { return engine_->poison()->poison(reason); }
+  bool poison(std::string_view reason) override;
 
  protected:
   GroupCommunicator(int rank, int size, std::shared_ptr<Engine> engine, SharedSegment segment);

@@ -106,12 +106,14 @@ TEST(RanksFailure, AMessageOfAnotherSizeIsAnErrorOfTheReceiver) {
 }
 
 TEST(RanksFailure, APoisonedCommunicatorStaysClosed) {
+  std::atomic<bool> peer_is_ready{false};
   comm::run_threads(
       2,
-      [](std::shared_ptr<Communicator> world) {
-        world->barrier().wait();
+      [&peer_is_ready](std::shared_ptr<Communicator> world) {
         const auto part = world->split(0, world->rank());
+        if (world->rank() == 1) peer_is_ready = true;
         if (world->rank() == 0) {
+          while (!peer_is_ready) std::this_thread::yield();
           EXPECT_TRUE(world->poison("first"));
           EXPECT_FALSE(world->poison("second"));
         }

@@ -267,7 +267,10 @@ class MessageCommunicator final : public Communicator {
     return split_mpi(*this, world_, members_, color, key);
   }
   void end_job(int code) override { MPI_Abort(members_.comm, code); }
-  bool poison(std::string_view reason) override { return world_.engine->poison()->poison(reason); }
+  bool poison(std::string_view reason) override {
+    world_.engine->poison()->poison(reason);
+    return world_.engine->poison()->claim_report();
+  }
 
  private:
   World world_;
