@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
+#include "nested.hpp"
 #include "tessera/autograd/op.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/ops/add.hpp"
@@ -43,73 +46,48 @@ void accumulate_leaf(VariableState& leaf, const Tensor& gradient) {
   ops::copy_into(leaf.grad, gradient);
 }
 
-/// Leaves of a pass: how many contributions each still waits for, or where gradients are collected.
+/// Leaves of a pass: how many contributions each still waits for; and, where the pass ends in a
+/// sink instead of the leaves' own gradients, which leaves and inner Variables are wanted there.
 struct Leaves {
   std::unordered_map<VariableState*, int> pending;
-  std::unordered_map<VariableState*, std::size_t>
-      collected_at;  ///< gradients(): index in `collected`
-  std::vector<Tensor> collected;
-  bool collects = false;
+  Gradients* sink = nullptr;
+  std::unordered_map<const VariableState*, int> leaf_inputs;  ///< input of the sink
+  std::map<std::pair<const Node*, int>, int> cut_inputs;      ///< likewise; the graph ends there
 
-  void contribute(VariableState& leaf, Tensor gradient) {
-    if (!collects) {
-      accumulate_leaf(leaf, gradient);
-    } else if (const auto found = collected_at.find(&leaf); found != collected_at.end()) {
-      accumulate(collected[found->second], std::move(gradient));
-    }
-  }
-  void settle(VariableState& leaf) {
-    if (--pending[&leaf] == 0 && !collects && leaf.grad_ready) leaf.grad_ready();
-  }
-  bool wants(VariableState& leaf) const { return !collects || collected_at.contains(&leaf); }
-};
-
-/// Runs the closures of one node.
-class NodeRun final : public Gradients {
- public:
-  NodeRun(const Node& node, std::vector<Tensor>& dys, Leaves& leaves, Run run,
-          std::vector<Tensor>& flowing)
-      : node_(node), dys_(dys), leaves_(leaves), run_(run), flowing_(flowing) {}
-
-  const Tensor& dy(int output) override {
-    Tensor& dy = dys_[static_cast<std::size_t>(output)];
-    if (!dy.defined()) {
-      const Node::OutputInfo& info = node_.outputs[static_cast<std::size_t>(output)];
-      dy = Tensor::zeros(*info.context, info.shape, info.dtype);
-    }
-    dy = ops::contiguous(dy);
-    return dy;
-  }
-
-  bool wants(int input) const override {
-    const Edge& edge = node_.inputs[static_cast<std::size_t>(input)];
-    if (!edge.wants_gradient()) return false;
-    if (run_ == Run::kActivations && edge.is_weight) return false;
-    if (run_ == Run::kWeights && !edge.is_weight) return false;
-    return edge.leaf == nullptr || leaves_.wants(*edge.leaf);
-  }
-
-  void add(int input, Tensor gradient) override {
-    if (!wants(input)) return;
-    const Edge& edge = node_.inputs[static_cast<std::size_t>(input)];
-    Context& context = *node_.outputs[0].context;
-    if (context.has_observers()) {
-      context.notify(OpPhase::kBackward, node_.name, gradient, ShardingType());
-    }
-    if (edge.leaf != nullptr) {
-      leaves_.contribute(*edge.leaf, std::move(gradient));
+  void want(const VariableState& state, int input) {
+    if (state.node != nullptr) {
+      cut_inputs.emplace(std::pair(state.node.get(), state.output), input);
     } else {
-      accumulate(flowing_[static_cast<std::size_t>(input)], std::move(gradient));
+      leaf_inputs.emplace(&state, input);
     }
   }
-
-  Tensor target(int input, bool& accumulates) override {
-    if (!wants(input)) return {};
-    const Edge& edge = node_.inputs[static_cast<std::size_t>(input)];
-    if (edge.leaf == nullptr || leaves_.collects) return {};
-    VariableState& leaf = *edge.leaf;
-    if (leaf.grad_dtype != leaf.value.dtype()) return {};
+  /// The sink's input for a leaf, or -1.
+  int input_of(const VariableState& leaf) const {
+    const auto found = leaf_inputs.find(&leaf);
+    return found == leaf_inputs.end() ? -1 : found->second;
+  }
+  /// The sink's input for an output at which the graph is cut, or -1.
+  int input_of(const Node* node, int output) const {
+    if (cut_inputs.empty()) return -1;
+    const auto found = cut_inputs.find({node, output});
+    return found == cut_inputs.end() ? -1 : found->second;
+  }
+  bool wants(const VariableState& leaf) const {
+    if (sink == nullptr) return true;
+    const int input = input_of(leaf);
+    return input >= 0 && sink->wants(input);
+  }
+  void contribute(VariableState& leaf, Tensor gradient) {
+    if (sink == nullptr) {
+      accumulate_leaf(leaf, gradient);
+    } else if (const int input = input_of(leaf); input >= 0) {
+      sink->add(input, std::move(gradient));
+    }
+  }
+  Tensor target(VariableState& leaf, bool& accumulates) {
     if (leaf.value.context().has_observers()) return {};  // observers see gradients through add()
+    if (sink != nullptr) return sink->target(input_of(leaf), accumulates);
+    if (leaf.grad_dtype != leaf.value.dtype()) return {};
     accumulates = leaf.grad.defined();
     if (!accumulates) {
       leaf.grad = empty_leaf_gradient(leaf);
@@ -117,25 +95,10 @@ class NodeRun final : public Gradients {
     }
     return leaf.grad;
   }
-
- private:
-  const Node& node_;
-  std::vector<Tensor>& dys_;
-  Leaves& leaves_;
-  Run run_;
-  std::vector<Tensor>& flowing_;
-};
-
-bool concerns(const Node& node, const Node::Function& function, Run run) {
-  if (run == Run::kAll) return true;
-  bool activations = false;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if ((function.inputs & (std::uint64_t{1} << i)) == 0 || !node.inputs[i].wants_gradient())
-      continue;
-    activations = activations || !node.inputs[i].is_weight;
+  void settle(VariableState& leaf) {
+    if (--pending[&leaf] == 0 && sink == nullptr && leaf.grad_ready) leaf.grad_ready();
   }
-  return activations == (run == Run::kActivations);
-}
+};
 
 struct PendingNode {
   std::shared_ptr<Node> node;
@@ -148,14 +111,97 @@ struct Engine {
   std::unordered_map<const Node*, std::size_t> index;
   Leaves leaves;
 
-  void collect(const std::shared_ptr<Node>& start);
+  void start(std::span<const Root> roots);
+  void collect(const std::shared_ptr<Node>& from);
   void order();
   void seed(const Root& root);
+  void contribute(const Edge& edge, Tensor gradient);
   void route(PendingNode& pending, Run run);
 };
 
-void Engine::collect(const std::shared_ptr<Node>& start) {
-  std::vector<std::shared_ptr<Node>> stack{start};
+/// Runs the closures of one node.
+class NodeRun final : public Gradients {
+ public:
+  NodeRun(PendingNode& pending, Engine& engine, Run run)
+      : node_(*pending.node), dys_(pending.dys), engine_(engine), run_(run) {}
+
+  const Tensor& dy(int output) override {
+    Tensor& dy = dys_[static_cast<std::size_t>(output)];
+    if (!dy.defined()) {
+      const Node::OutputInfo& info = node_.outputs[static_cast<std::size_t>(output)];
+      dy = Tensor::zeros(*info.context, info.shape, info.dtype);
+    }
+    dy = ops::contiguous(dy);
+    return dy;
+  }
+
+  bool wants(int input) const override {
+    const Edge& edge = edge_of(input);
+    if (!edge.wants_gradient()) return false;
+    if (run_ == Run::kWeights && !edge.is_weight) return false;
+    return edge.leaf == nullptr || engine_.leaves.wants(*edge.leaf);
+  }
+
+  void add(int input, Tensor gradient) override {
+    if (!wants(input)) return;
+    Context& context = *node_.outputs[0].context;
+    if (context.has_observers()) {
+      context.notify(OpPhase::kBackward, node_.name, gradient, ShardingType());
+    }
+    engine_.contribute(edge_of(input), std::move(gradient));
+  }
+
+  Tensor target(int input, bool& accumulates) override {
+    if (!wants(input) || edge_of(input).leaf == nullptr) return {};
+    return engine_.leaves.target(*edge_of(input).leaf, accumulates);
+  }
+
+ private:
+  const Edge& edge_of(int input) const { return node_.inputs[static_cast<std::size_t>(input)]; }
+
+  const Node& node_;
+  std::vector<Tensor>& dys_;
+  Engine& engine_;
+  Run run_;
+};
+
+/// Whether a closure contributes to activations (`is_weight` false) or to weights.
+bool contributes(const Node& node, const Node::Function& function, bool is_weight) {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if ((function.inputs & (std::uint64_t{1} << i)) == 0) continue;
+    if (node.inputs[i].wants_gradient() && node.inputs[i].is_weight == is_weight) return true;
+  }
+  return false;
+}
+
+/// A closure of activations and weights together (a recomputed region) cannot be split: all of it
+/// runs with the activations.
+bool concerns(const Node& node, const Node::Function& function, Run run) {
+  return run == Run::kAll || contributes(node, function, false) == (run == Run::kActivations);
+}
+
+void Engine::start(std::span<const Root> roots) {
+  for (const Root& root : roots) {
+    TESSERA_CHECK(root.output.defined() && root.output.takes_gradient(),
+                  "backward: the output depends on nothing that takes gradients");
+    VariableState& state = *root.output.state();
+    TESSERA_CHECK(state.node != nullptr || state.is_leaf,
+                  "backward: the output was computed outside grad mode and has no graph");
+    if (state.node == nullptr) {
+      ++leaves.pending[&state];
+    } else if (leaves.input_of(state.node.get(), state.output) < 0) {
+      collect(state.node);
+    }
+  }
+  order();
+  for (const Root& root : roots) seed(root);
+  for (const Root& root : roots) {
+    if (root.output.state()->node == nullptr) leaves.settle(*root.output.state());
+  }
+}
+
+void Engine::collect(const std::shared_ptr<Node>& from) {
+  std::vector<std::shared_ptr<Node>> stack{from};
   while (!stack.empty()) {
     const std::shared_ptr<Node> node = std::move(stack.back());
     stack.pop_back();
@@ -166,7 +212,9 @@ void Engine::collect(const std::shared_ptr<Node>& start) {
         "run the forward pass again, or keep the graph (KeepGraph::kYes)",
         node->name);
     for (const Edge& edge : node->inputs) {
-      if (edge.node != nullptr) stack.push_back(edge.node);
+      if (edge.node != nullptr && leaves.input_of(edge.node.get(), edge.output) < 0) {
+        stack.push_back(edge.node);
+      }
       if (edge.leaf != nullptr) ++leaves.pending[edge.leaf.get()];
     }
     nodes.push_back({node, std::vector<Tensor>(node->outputs.size())});
@@ -196,38 +244,49 @@ void Engine::seed(const Root& root) {
                 "backward: the gradient is {} of {} but the output {} of {}",
                 to_string(gradient.dtype()), gradient.shape().to_string(),
                 to_string(state.value.dtype()), state.value.shape().to_string());
-  if (state.node == nullptr) {
-    leaves.contribute(*root.output.state(), gradient);
-    return;
+  Edge edge;
+  edge.node = state.node;
+  edge.output = state.output;
+  if (state.node == nullptr) edge.leaf = root.output.state();
+  contribute(edge, gradient);
+}
+
+/// At once, not at the end of the node, so that the order of every sum is the closures' order, with
+/// or without recomputation.
+void Engine::contribute(const Edge& edge, Tensor gradient) {
+  if (edge.leaf != nullptr) {
+    leaves.contribute(*edge.leaf, std::move(gradient));
+  } else if (const int input = leaves.input_of(edge.node.get(), edge.output); input >= 0) {
+    leaves.sink->add(input, std::move(gradient));
+  } else {
+    accumulate(nodes[index.at(edge.node.get())].dys[static_cast<std::size_t>(edge.output)],
+               std::move(gradient));
   }
-  accumulate(nodes[index.at(state.node.get())].dys[static_cast<std::size_t>(state.output)],
-             gradient);
 }
 
 void Engine::route(PendingNode& pending, Run run) {
   Node& node = *pending.node;
-  std::vector<Tensor> flowing(node.inputs.size());
   const bool has_gradient = std::any_of(pending.dys.begin(), pending.dys.end(),
                                         [](const Tensor& dy) { return dy.defined(); });
   if (has_gradient) {
     Context& context = *node.outputs[0].context;
     const ProfileScope profile(context.profiler(), node.name, "backward");
     const NoGradScope no_grad(context);
-    NodeRun gradients(node, pending.dys, leaves, run, flowing);
+    NodeRun gradients(pending, *this, run == Run::kActivations ? Run::kAll : run);
     for (const Node::Function& function : node.functions) {
       if (concerns(node, function, run)) function.run(gradients);
     }
   }
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    const Edge& edge = node.inputs[i];
-    if (edge.node != nullptr && flowing[i].defined()) {
-      accumulate(nodes[index.at(edge.node.get())].dys[static_cast<std::size_t>(edge.output)],
-                 std::move(flowing[i]));
-    }
+  for (const Edge& edge : node.inputs) {
     if (edge.leaf == nullptr) continue;
     const bool in_this_run = run == Run::kAll || edge.is_weight == (run == Run::kWeights);
     if (in_this_run) leaves.settle(*edge.leaf);
   }
+}
+
+void release(Node& node) {
+  node.functions.clear();
+  node.is_released = true;
 }
 
 bool has_weight_inputs(const Node& node) {
@@ -249,30 +308,8 @@ struct BackwardPass::Impl {
   KeepGraph keep = KeepGraph::kNo;
   std::vector<PendingNode> deferred;
 
-  Impl(std::span<const Root> from, BackwardPart part, KeepGraph keep,
-       std::span<const Variable> collected);
   void run_node(PendingNode& pending);
 };
-
-BackwardPass::Impl::Impl(std::span<const Root> from, BackwardPart which, KeepGraph keep_graph,
-                         std::span<const Variable> collected)
-    : part(which), keep(keep_graph) {
-  engine.leaves.collects = !collected.empty();
-  engine.leaves.collected.resize(collected.size());
-  for (std::size_t i = 0; i < collected.size(); ++i) {
-    engine.leaves.collected_at[collected[i].state().get()] = i;
-  }
-  for (const Root& root : from) {
-    TESSERA_CHECK(root.output.defined() && root.output.takes_gradient(),
-                  "backward: the output depends on nothing that takes gradients");
-    TESSERA_CHECK(root.output.state()->node != nullptr || root.output.state()->is_leaf,
-                  "backward: the output was computed outside grad mode and has no graph");
-    roots.push_back(root.output.state());
-    if (root.output.state()->node != nullptr) engine.collect(root.output.state()->node);
-  }
-  engine.order();
-  for (const Root& root : from) engine.seed(root);
-}
 
 void BackwardPass::Impl::run_node(PendingNode& pending) {
   Node& node = *pending.node;
@@ -289,21 +326,20 @@ void BackwardPass::Impl::run_node(PendingNode& pending) {
     deferred.push_back(std::move(pending));
   } else {
     engine.route(pending, Run::kAll);
-    if (keep == KeepGraph::kNo) {
-      node.functions.clear();
-      node.is_released = true;
-    }
+    if (keep == KeepGraph::kNo) release(node);
   }
   pending = {};
 }
 
 BackwardPass::BackwardPass(std::span<const Root> roots, BackwardPart part, KeepGraph keep)
-    : impl_(std::make_unique<Impl>(roots, part, keep, std::span<const Variable>{})) {
+    : impl_(std::make_unique<Impl>()) {
   TESSERA_CHECK(part == BackwardPart::kAll || keep == KeepGraph::kNo,
                 "a kInput pass releases its graph; KeepGraph::kYes needs BackwardPart::kAll");
+  impl_->part = part;
+  impl_->keep = keep;
+  for (const Root& root : roots) impl_->roots.push_back(root.output.state());
+  impl_->engine.start(roots);
 }
-
-BackwardPass::BackwardPass(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 BackwardPass::~BackwardPass() = default;
 
@@ -346,8 +382,7 @@ void DeferredWeights::run() {
   const std::unique_ptr<Impl> impl = std::move(impl_);
   for (PendingNode& pending : impl->engine.nodes) {
     impl->engine.route(pending, pending.node->is_weight_side ? Run::kAll : Run::kWeights);
-    pending.node->functions.clear();
-    pending.node->is_released = true;
+    release(*pending.node);
     pending = {};
   }
 }
@@ -361,12 +396,55 @@ void backward(const Variable& output, const Tensor& gradient, KeepGraph keep) {
   backward(std::span<const Root>(&root, 1), keep);
 }
 
+void backward_into(Gradients& sink, std::span<const Root> roots,
+                   std::span<const Variable> variables, KeepGraph keep) {
+  Engine engine;
+  engine.leaves.sink = &sink;
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    engine.leaves.want(*variables[i].state(), static_cast<int>(i));
+  }
+  engine.start(roots);
+  for (PendingNode& pending : engine.nodes) {
+    engine.route(pending, Run::kAll);
+    if (keep == KeepGraph::kNo) release(*pending.node);
+    pending = {};
+  }
+}
+
+namespace {
+
+/// Sums what arrives per input.
+class Collector final : public Gradients {
+ public:
+  explicit Collector(std::size_t count) : sums(count) {}
+  const Tensor& dy(int output) override { return sums[static_cast<std::size_t>(output)]; }
+  bool wants(int) const override { return true; }
+  void add(int input, Tensor gradient) override {
+    accumulate(sums[static_cast<std::size_t>(input)], std::move(gradient));
+  }
+  Tensor target(int, bool&) override { return {}; }
+
+  std::vector<Tensor> sums;
+};
+
+}  // namespace
+
 std::vector<Tensor> gradients(std::span<const Root> roots, std::span<const Variable> leaves,
                               KeepGraph keep) {
-  if (leaves.empty()) return {};
-  BackwardPass pass(std::make_unique<BackwardPass::Impl>(roots, BackwardPart::kAll, keep, leaves));
-  pass.run();
-  return std::move(pass.impl_->engine.leaves.collected);
+  std::vector<Variable> distinct;
+  std::vector<std::size_t> place;
+  for (const Variable& leaf : leaves) {
+    const auto found = std::find_if(distinct.begin(), distinct.end(), [&leaf](const Variable& v) {
+      return v.state() == leaf.state();
+    });
+    place.push_back(static_cast<std::size_t>(found - distinct.begin()));
+    if (found == distinct.end()) distinct.push_back(leaf);
+  }
+  Collector collector(distinct.size());
+  backward_into(collector, roots, distinct, keep);
+  std::vector<Tensor> results;
+  for (const std::size_t at : place) results.push_back(collector.sums[at]);
+  return results;
 }
 
 }  // namespace tessera::autograd

@@ -15,11 +15,13 @@ Variable cross_entropy(const Variable& logits, const Variable& targets, std::int
             .needs_whole(rank));
   ops::CrossEntropyResult result =
       ops::cross_entropy(logits.value(), targets.value(), ignore_index);
-  op.gradient({0}, [logits = Saved(logits), targets = Saved(targets), lse = Saved(result.lse),
-                    ignore_index](Gradients& g) {
-    g.add(0, ops::cross_entropy_backward(g.dy().item(), logits.get(), targets.get(), lse.get(),
-                                         ignore_index));
-  });
+  if (op.needs(0)) {
+    op.gradient({0}, [logits = Saved(logits), targets = Saved(targets), lse = Saved(result.lse),
+                      ignore_index](Gradients& g) {
+      g.add(0, ops::cross_entropy_backward(g.dy().item(), logits.get(), targets.get(), lse.get(),
+                                           ignore_index));
+    });
+  }
   return op.output(std::move(result.sum));
 }
 

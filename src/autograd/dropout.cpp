@@ -48,6 +48,10 @@ Variable dropout(const Variable& x, double p, RandomKey site) {
   if (p == 0.0) return x;
   require_known_place(x);
   Context& context = x.context();
+  TESSERA_CHECK(context.checks_types() || context.world_size() == 1,
+                "dropout: {} ranks but check_types is off, so the place of the elements in the "
+                "global tensor is unknown; switch ContextOptions::check_types on",
+                context.world_size());
   const RandomKey key = site.child(context.batch_origin().step);
   const ops::GlobalWindow window = global_window(x, context.batch_origin());
   Op op("dropout", {x}, elementwise_linear_rule(x.rank()));

@@ -21,18 +21,20 @@ Variable embedding(const Variable& table, const Variable& indices) {
             .result(result)
             .needs_whole(rank + 1)
             .linear_in(0));
-  op.gradient({0}, [indices = Saved(indices), shape = table.shape()](Gradients& g) {
-    bool accumulates = false;
-    Tensor target = g.target(0, accumulates);
-    if (target.defined()) {
-      if (!accumulates) ops::fill(target, 0.0);
+  if (op.needs(0)) {
+    op.gradient({0}, [indices = Saved(indices), shape = table.shape()](Gradients& g) {
+      bool accumulates = false;
+      Tensor target = g.target(0, accumulates);
+      if (target.defined()) {
+        if (!accumulates) ops::fill(target, 0.0);
+        ops::embedding_backward(target, g.dy(), indices.get());
+        return;
+      }
+      target = Tensor::zeros(g.dy().context(), shape, g.dy().dtype());
       ops::embedding_backward(target, g.dy(), indices.get());
-      return;
-    }
-    target = Tensor::zeros(g.dy().context(), shape, g.dy().dtype());
-    ops::embedding_backward(target, g.dy(), indices.get());
-    g.add(0, target);
-  });
+      g.add(0, target);
+    });
+  }
   return op.output(ops::embedding(table.value(), indices.value()));
 }
 

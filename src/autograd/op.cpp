@@ -67,8 +67,11 @@ void Op::open(std::span<const Variable> inputs, OpSide side) {
   auto& autograd = context_->extension<AutogradState>();
   if (autograd.touched != nullptr) {
     for (const Variable& input : inputs) {
-      if (input.state()->is_leaf && input.takes_gradient())
+      // Made outside the region: leaves, and what has a node (inside nothing is recorded).
+      const VariableState& state = *input.state();
+      if (state.takes_gradient && (state.is_leaf || state.node != nullptr)) {
         autograd.touched->push_back(input.state());
+      }
     }
   }
   if (!takes_gradient_ || !context_->records_gradients()) return;

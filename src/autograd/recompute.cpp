@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nested.hpp"
 #include "state.hpp"
-#include "tessera/autograd/backward.hpp"
 #include "tessera/autograd/op.hpp"
 #include "tessera/core/context.hpp"
 
@@ -44,6 +44,10 @@ class OriginScope {
   Context::BatchOrigin previous_;
 };
 
+TakesGradient takes_of(const Variable& variable) {
+  return variable.takes_gradient() ? TakesGradient::kYes : TakesGradient::kNo;
+}
+
 void unique_in_order(States& states) {
   States unique;
   for (auto& state : states) {
@@ -60,7 +64,7 @@ struct Recomputation {
   std::vector<Saved> inputs;
   std::vector<ShardingType> types;
   std::vector<TakesGradient> takes;
-  std::vector<Variable> leaves;  ///< parameters used inside
+  std::vector<Variable> leaves;  ///< parameters and other Variables used inside, made outside
   std::size_t output_count = 0;
   Context::BatchOrigin origin;
 
@@ -88,10 +92,7 @@ struct Recomputation {
     }
     std::vector<Variable> wanted = again;
     wanted.insert(wanted.end(), leaves.begin(), leaves.end());
-    std::vector<Tensor> results = gradients(roots, wanted);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i].defined()) gradients_of.add(static_cast<int>(i), std::move(results[i]));
-    }
+    backward_into(gradients_of, roots, wanted, KeepGraph::kNo);
   }
 };
 
@@ -102,14 +103,28 @@ std::vector<Variable> recompute(const Region& region, std::span<const Variable> 
   Context& context = inputs[0].context();
   if (!context.records_gradients()) return region(inputs);
 
+  // The region sees stand-ins of its inputs, as it will in backward; an input that it also captures
+  // is then told apart.
+  std::vector<Variable> stand_ins;
+  for (const Variable& input : inputs) {
+    stand_ins.emplace_back(input.value(), input.type(), takes_of(input));
+    stand_ins.back().state()->name = input.name();
+  }
   States touched;
   std::vector<Variable> outputs;
   {
     const NoGradScope no_grad(context);
     const TouchScope touch(context.extension<AutogradState>(), touched);
-    outputs = region(inputs);
+    outputs = region(stand_ins);
+  }
+  for (const Variable& output : outputs) {  // handed through untouched
+    const VariableState& state = *output.state();
+    if (state.takes_gradient && (state.is_leaf || state.node != nullptr)) {
+      touched.push_back(output.state());
+    }
   }
   unique_in_order(touched);
+  for (const Variable& stand_in : stand_ins) std::erase(touched, stand_in.state());
   auto again = std::make_shared<Recomputation>();
   again->region = region;
   again->output_count = outputs.size();
@@ -118,8 +133,7 @@ std::vector<Variable> recompute(const Region& region, std::span<const Variable> 
   for (const Variable& input : inputs) {
     again->inputs.emplace_back(input);
     again->types.push_back(input.type());
-    again->takes.push_back(input.takes_gradient() ? TakesGradient::kYes : TakesGradient::kNo);
-    std::erase(touched, input.state());
+    again->takes.push_back(takes_of(input));
   }
   for (auto& state : touched) {
     again->leaves.emplace_back(state);

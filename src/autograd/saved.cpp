@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "state.hpp"
+#include "tessera/core/context.hpp"
 
 namespace tessera::autograd {
 
@@ -19,7 +20,7 @@ Saved::Saved(const Variable& variable) {
 
 void Saved::pack(const Tensor& tensor) {
   const auto& hooks = tensor.context().extension<AutogradState>().pack_hooks;
-  if (!hooks.empty() && hooks.back()) {
+  if (!hooks.empty() && hooks.back() && tensor.context().records_gradients()) {
     unpack_ = hooks.back()(tensor);
     return;
   }

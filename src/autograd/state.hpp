@@ -14,7 +14,8 @@ namespace tessera::autograd {
 struct AutogradState {
   std::uint64_t next_sequence = 1;
   std::vector<PackHook> pack_hooks;
-  /// Parameters that ops touched, while a recomputed region runs for the first time.
+  /// What ops touched that was made outside a recomputed region, while that runs for the first
+  /// time.
   std::vector<std::shared_ptr<VariableState>>* touched = nullptr;
 };
 

@@ -93,7 +93,7 @@ struct Inference {
           reject(axis, "the operands are split differently",
                  "Bring them to one split: all_to_all (S(i)->S(j)) or all_gather (S->R)");
         }
-      } else if (dim >= 0) {
+      } else if (dim >= 0 && (rule.singles[i] & (1U << dim)) == 0) {
         reject(axis, fmt::format("operand {} has the dim that is split elsewhere, but whole", i),
                "Take its own slice: I->S or R->S, or gather the split one: all_gather (S->R)");
       } else if (type.kind != AxisKind::kReplicate && !is_flexible(operands[i], type.kind)) {
@@ -157,11 +157,18 @@ TypeRule broadcast_sum_rule(const Shape& a, const Shape& b) {
     }
     return out;
   };
-  return TypeRule()
-      .input(labels(a, b))
-      .input(labels(b, a))
-      .result(labels_of(rank))
-      .jointly_linear();
+  const auto singles = [](const Shape& shape) {
+    std::uint8_t bits = 0;
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (shape[i] == 1) bits = static_cast<std::uint8_t>(bits | (1U << i));
+    }
+    return bits;
+  };
+  TypeRule rule =
+      TypeRule().input(labels(a, b)).input(labels(b, a)).result(labels_of(rank)).jointly_linear();
+  rule.singles[0] = singles(a);  // a whole dim of size 1 repeats beside a split one
+  rule.singles[1] = singles(b);
+  return rule;
 }
 
 ShardingType infer_type(const char* op, std::span<const Variable> operands, const TypeRule& rule) {

@@ -22,7 +22,7 @@ struct Root {
 enum class BackwardPart {
   kAll,
   kInput,  ///< only gradients that flow on to activations; weight gradients are returned as
-           ///< deferred
+           ///< deferred (those of a closure that makes both come at once)
 };
 
 enum class KeepGraph { kNo, kYes };
@@ -61,9 +61,7 @@ class BackwardPass {
   DeferredWeights take_deferred();
 
  private:
-  friend std::vector<Tensor> gradients(std::span<const Root>, std::span<const Variable>, KeepGraph);
   struct Impl;
-  explicit BackwardPass(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -72,7 +70,8 @@ void backward(std::span<const Root> roots, KeepGraph keep = KeepGraph::kNo);
 void backward(const Variable& output, const Tensor& gradient = {}, KeepGraph keep = KeepGraph::kNo);
 
 /// Gradients with respect to `leaves` only, returned (undefined where there is none); nothing is
-/// accumulated and no hook fires.
+/// accumulated and no hook fires. A Variable that an op made may stand among them: the graph is cut
+/// there, and what lies behind it gets no gradient through it.
 std::vector<Tensor> gradients(std::span<const Root> roots, std::span<const Variable> leaves,
                               KeepGraph keep = KeepGraph::kNo);
 

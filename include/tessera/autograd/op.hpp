@@ -5,9 +5,11 @@
 //
 //   Variable gelu(const Variable& x) {
 //     Op op("gelu", {x}, elementwise_rule(x.rank()));
-//     op.gradient({0}, [x = Saved(x)](Gradients& g) {
-//       g.add(0, ops::gelu_backward(x.get(), g.dy()));
-//     });
+//     if (op.needs(0)) {  // nothing is saved, packed or offloaded in vain
+//       op.gradient({0}, [x = Saved(x)](Gradients& g) {
+//         g.add(0, ops::gelu_backward(x.get(), g.dy()));
+//       });
+//     }
 //     return op.output(ops::gelu(x.value()));
 //   }
 //

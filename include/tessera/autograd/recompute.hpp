@@ -15,7 +15,9 @@ namespace tessera::autograd {
 
 using Region = std::function<std::vector<Variable>(std::span<const Variable>)>;
 
-/// region(inputs), recomputed in backward. Outside grad mode it is just region(inputs).
+/// region(inputs), recomputed in backward. Outside grad mode it is just region(inputs). Other
+/// Variables that the region captures get their gradients too. In a kInput pass the region's weight
+/// gradients come at once: nothing of it is deferred. At most 64 inputs and captured Variables.
 std::vector<Variable> recompute(const Region& region, std::span<const Variable> inputs);
 
 }  // namespace tessera::autograd

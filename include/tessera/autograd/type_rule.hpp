@@ -49,6 +49,8 @@ struct TypeRule {
   std::uint32_t whole = 0;         ///< bit l: label l must not be sharded
   std::uint32_t linear = 0;        ///< bit i: the op is linear in operand i
   bool is_jointly_linear = false;  ///< linear in all operands together (a sum of them)
+  std::array<std::uint8_t, kMaxInputs> singles{};  ///< bit d: dim d of the operand has size 1 and
+                                                   ///< repeats where another's is longer
 
   TypeRule& input(const DimLabels& labels) {
     inputs[static_cast<std::size_t>(input_count++)] = labels;

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of every differentiable function against finite differences in f64.
+#include <gtest/gtest.h>
+
+#include "graph.hpp"
+#include "tessera/autograd/add.hpp"
+#include "tessera/autograd/attention.hpp"
+#include "tessera/autograd/cast.hpp"
+#include "tessera/autograd/cross_entropy.hpp"
+#include "tessera/autograd/dropout.hpp"
+#include "tessera/autograd/embedding.hpp"
+#include "tessera/autograd/gelu.hpp"
+#include "tessera/autograd/layer_norm.hpp"
+#include "tessera/autograd/narrow.hpp"
+#include "tessera/autograd/on_gradient.hpp"
+#include "tessera/autograd/permute.hpp"
+#include "tessera/autograd/scale.hpp"
+#include "tessera/autograd/sum.hpp"
+
+namespace tessera::autograd {
+namespace {
+
+using testing::expect_gradients;
+using testing::leaf;
+
+using Operands = std::vector<Variable>;
+
+class GradientTest : public ::testing::Test {
+ protected:
+  Variable make(const Shape& shape) { return leaf(*context_, shape, seed_++); }
+  Variable indices(const Shape& shape, const std::vector<std::int32_t>& values) {
+    return Variable(Tensor::from(*context_, shape, values));
+  }
+
+  std::shared_ptr<Context> context_ = Context::create();
+  std::uint64_t seed_ = 1;
+};
+
+TEST_F(GradientTest, Linear) {
+  const auto f = [](const Operands& v) { return linear(v[0], v[1]); };
+  expect_gradients(f, {make({5, 3}), make({7, 3})});
+  expect_gradients(f, {make({2, 3, 5}), make({1, 5})});
+  expect_gradients(f, {make({1, 1}), make({1, 1})});
+  expect_gradients(f, {make({3}), make({2, 3})});
+  expect_gradients(f, {make({3, 4}), make({4})});
+  const auto two = [](const Operands& v) { return linear(v[0], v[1], 2); };
+  expect_gradients(two, {make({3, 2, 5}), make({4, 2, 5})});
+  expect_gradients(f, {make({2, 3}), make({2, 5, 1, 3})});
+}
+
+TEST_F(GradientTest, LinearWithBias) {
+  const auto f = [](const Operands& v) { return linear(v[0], v[1], v[2]); };
+  expect_gradients(f, {make({5, 3}), make({7, 3}), make({7})});
+  expect_gradients(f, {make({2, 3, 4}), make({3, 2, 4}), make({3, 2})});
+  expect_gradients(f, {make({1, 1}), make({1, 1}), make({1})});
+  const auto two = [](const Operands& v) { return linear(v[0], v[1], v[2], 2); };
+  expect_gradients(two, {make({3, 2, 5}), make({4, 1, 2, 5}), make({4, 1})});
+}
+
+TEST_F(GradientTest, Add) {
+  const auto f = [](const Operands& v) { return add(v[0], v[1]); };
+  expect_gradients(f, {make({3, 5}), make({3, 5})});
+  expect_gradients(f, {make({3, 5}), make({5})});
+  expect_gradients(f, {make({1, 5}), make({2, 3, 5})});
+  expect_gradients(f, {make({3, 1}), make({1, 4})});
+  expect_gradients(f, {make({}), make({2, 2})});
+  expect_gradients(f, {make({1}), make({1})});
+}
+
+TEST_F(GradientTest, AddOfOneVariableTwice) {
+  expect_gradients([](const Operands& v) { return add(v[0], v[0]); }, {make({3, 2})});
+}
+
+TEST_F(GradientTest, Scale) {
+  expect_gradients([](const Operands& v) { return scale(v[0], -2.5); }, {make({3, 5})});
+  expect_gradients([](const Operands& v) { return scale(v[0], 0.0); }, {make({1})});
+}
+
+TEST_F(GradientTest, Gelu) {
+  expect_gradients([](const Operands& v) { return gelu(scale(v[0], 4.0)); }, {make({3, 7})});
+  expect_gradients([](const Operands& v) { return gelu(v[0]); }, {make({1})});
+}
+
+TEST_F(GradientTest, Dropout) {
+  const auto f = [](const Operands& v) { return dropout(v[0], 0.4, RandomKey{3}); };
+  expect_gradients(f, {make({5, 7})});
+  expect_gradients(f, {make({1, 1})});
+  expect_gradients([](const Operands& v) { return dropout(v[0], 0.0, RandomKey{3}); }, {make({3})});
+}
+
+TEST_F(GradientTest, LayerNorm) {
+  const auto f = [](const Operands& v) { return layer_norm(v[0], v[1], v[2]); };
+  expect_gradients(f, {make({3, 5}), make({5}), make({5})});
+  expect_gradients(f, {make({2, 3, 7}), make({7}), make({7})});
+  expect_gradients(f, {make({4}), make({4}), make({4})});
+  expect_gradients(f, {make({2, 1}), make({1}), make({1})});
+}
+
+TEST_F(GradientTest, LayerNormWithOneTensorAsWeightAndBias) {
+  expect_gradients([](const Operands& v) { return layer_norm(v[0], v[1], v[1]); },
+                   {make({3, 5}), make({5})});
+}
+
+TEST_F(GradientTest, Attention) {
+  for (const auto mask : {ops::AttentionMask::kNone, ops::AttentionMask::kCausal}) {
+    const auto f = [mask](const Operands& v) { return attention(v[0], v[1], v[2], mask); };
+    expect_gradients(f, {make({2, 3, 2, 5}), make({2, 3, 2, 5}), make({2, 3, 2, 5})});
+    expect_gradients(f, {make({1, 5, 4, 3}), make({1, 5, 2, 3}), make({1, 5, 2, 3})});
+    expect_gradients(f, {make({1, 1, 1, 1}), make({1, 1, 1, 1}), make({1, 1, 1, 1})});
+  }
+  expect_gradients(
+      [](const Operands& v) { return attention(v[0], v[1], v[2], ops::AttentionMask::kNone, 0.3); },
+      {make({2, 3, 1, 4}), make({2, 5, 1, 4}), make({2, 5, 1, 4})});
+}
+
+TEST_F(GradientTest, AttentionOfPackedProjection) {
+  const auto f = [](const Operands& v) { return attention(v[0]); };
+  expect_gradients(f, {make({2, 5, 3, 2, 3})});
+  expect_gradients(f, {make({1, 1, 3, 1, 1})});
+}
+
+TEST_F(GradientTest, AttentionOfOneTensorThrice) {
+  expect_gradients([](const Operands& v) { return attention(v[0], v[0], v[0]); },
+                   {make({1, 4, 2, 3})});
+}
+
+TEST_F(GradientTest, Embedding) {
+  const auto f = [](const Operands& v) { return embedding(v[0], v[1]); };
+  expect_gradients(f, {make({5, 3}), indices({2, 3}, {4, 0, 4, 1, 4, 2})});
+  expect_gradients(f, {make({1, 1}), indices({1}, {0})});
+}
+
+TEST_F(GradientTest, CrossEntropy) {
+  const auto f = [](const Operands& v) { return cross_entropy(v[0], v[1]); };
+  expect_gradients(f, {make({2, 3, 7}), indices({2, 3}, {6, 0, -1, 3, 3, -1})});
+  expect_gradients(f, {make({1, 1}), indices({1}, {0})});
+  expect_gradients(f, {make({3, 4}), indices({3}, {-1, -1, -1})});
+}
+
+TEST_F(GradientTest, CastKeepsTheGradientInTheOperandsDType) {
+  const Variable x = make({3, 5});
+  const Variable y = cast(x, DType::kF32);
+  backward(y, ops::cast(testing::noise_tensor(*context_, {3, 5}, 9), DType::kF32));
+  EXPECT_EQ(x.grad().dtype(), DType::kF64);
+  EXPECT_EQ(
+      x.grad().to_vector<double>(),
+      testing::values_of(ops::cast(testing::noise_tensor(*context_, {3, 5}, 9), DType::kF32)));
+}
+
+TEST_F(GradientTest, Reshape) {
+  expect_gradients([](const Operands& v) { return reshape(v[0], {5, -1}); }, {make({2, 5, 3})});
+  expect_gradients(
+      [](const Operands& v) {
+        return reshape(permute(v[0], {1, 0}), {15});
+      },
+      {make({3, 5})});
+  expect_gradients([](const Operands& v) { return reshape(v[0], {}); }, {make({1})});
+}
+
+TEST_F(GradientTest, Permute) {
+  expect_gradients([](const Operands& v) { return permute(v[0], {2, 0, 1}); }, {make({2, 5, 3})});
+  expect_gradients([](const Operands& v) { return gelu(permute(v[0], {1, 0})); }, {make({3, 1})});
+}
+
+TEST_F(GradientTest, Narrow) {
+  expect_gradients([](const Operands& v) { return narrow(v[0], 1, 2, 3); }, {make({2, 5, 3})});
+  expect_gradients([](const Operands& v) { return narrow(v[0], 0, 1, 1); }, {make({3})});
+  expect_gradients(
+      [](const Operands& v) { return add(narrow(v[0], 1, 0, 2), narrow(v[0], 1, 1, 2)); },
+      {make({2, 3})});
+}
+
+TEST_F(GradientTest, Sum) {
+  expect_gradients([](const Operands& v) { return sum(v[0]); }, {make({3, 5})});
+  const std::vector<int> outer_dims = {0, 2};
+  expect_gradients([&](const Operands& v) { return sum(v[0], outer_dims); }, {make({2, 5, 3})});
+  const std::vector<int> middle = {1};
+  expect_gradients([&](const Operands& v) { return sum(v[0], middle); }, {make({2, 5, 3})});
+  expect_gradients([&](const Operands& v) { return sum(v[0], std::span<const int>{}); },
+                   {make({2, 3})});
+  expect_gradients([](const Operands& v) { return sum(v[0]); }, {make({})});
+}
+
+TEST_F(GradientTest, OnGradientSeesTheGradientOnce) {
+  std::vector<double> seen;
+  const Variable x = make({2, 3});
+  const Variable y = on_gradient(scale(x, 2.0), [&seen](const Tensor& dy) {
+    const auto values = dy.to_vector<double>();
+    seen.insert(seen.end(), values.begin(), values.end());
+  });
+  backward(sum(scale(y, 3.0)));
+  EXPECT_EQ(seen, std::vector<double>(6, 3.0));
+  EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 6.0));
+}
+
+TEST_F(GradientTest, ViewsShareTheOperandsStorage) {
+  const Variable x = make({4, 6});
+  for (const Variable& view :
+       {permute(x, {1, 0}), narrow(x, 1, 2, 3), reshape(x, {2, 12}), reshape(x, {-1})}) {
+    EXPECT_TRUE(view.value().shares_storage(x.value()));
+  }
+  EXPECT_FALSE(reshape(permute(x, {1, 0}), {24}).value().shares_storage(x.value()));
+}
+
+TEST_F(GradientTest, WeightsAccumulateInTheirBuffersWithoutCopies) {
+  const Variable x = make({4, 6});
+  Variable w = testing::parameter(*context_, {5, 6}, 50, "w");
+  Variable b = testing::parameter(*context_, {5}, 51, "b");
+  const Tensor buffer = Tensor::zeros(*context_, {5, 6}, DType::kF64);
+  w.set_grad_buffer(buffer);
+  backward(sum(linear(x, w, b)));
+  EXPECT_TRUE(w.grad().shares_storage(buffer));
+  const auto once = buffer.to_vector<double>();
+  backward(sum(linear(x, w, b)));
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    EXPECT_EQ(buffer.to_vector<double>()[i], 2.0 * once[i]);
+  }
+}
+
+TEST_F(GradientTest, EmptyBatchesGiveZeroWeightGradients) {
+  const Variable x = make({0, 3});
+  const Variable w = make({2, 3});
+  const Variable b = make({2});
+  const Variable norm = make({2});
+  backward(sum(gelu(layer_norm(linear(x, w, b), norm, b))));
+  EXPECT_EQ(w.grad().to_vector<double>(), std::vector<double>(6, 0.0));
+  EXPECT_EQ(b.grad().to_vector<double>(), std::vector<double>(2, 0.0));
+  EXPECT_EQ(norm.grad().to_vector<double>(), std::vector<double>(2, 0.0));
+}
+
+TEST_F(GradientTest, LinearRejectsShapesThatDoNotAgree) {
+  try {
+    linear(make({3, 4}), make({5, 3}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kShape);
+    EXPECT_NE(error.message().find("[3, 4]"), std::string::npos);
+  }
+  EXPECT_THROW(linear(make({3, 4}), make({5, 4}), make({4})), Error);
+  EXPECT_THROW(linear(make({4}), make({5, 4}), 2), Error);
+}
+
+}  // namespace
+}  // namespace tessera::autograd
