@@ -71,9 +71,8 @@ void sgemm(const MatmulArgs& args, std::int64_t batch) {
 template <>
 std::size_t matmul_workspace_bytes<DeviceType::kCpu>(const MatmulArgs& args, const Stream& stream) {
   if (uses_onednn(args)) return 0;
-  return static_cast<std::size_t>(
-             kernels::gemm_workspace(args.c.shape[1], args.c.shape[2],
-                                     inner_size(args), stream.threads())) *
+  return static_cast<std::size_t>(kernels::gemm_workspace(args.c.shape[1], args.c.shape[2],
+                                                          inner_size(args), stream.threads())) *
          size_of(args.c.dtype);
 }
 
