@@ -4,133 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
+#include "group_operation.hpp"
+#include "pieces.hpp"
 #include "reduce.hpp"
 #include "tessera/core/context.hpp"
 
 namespace tessera::comm {
 
-/// A collective: action(k) runs before tick k and says whether tick k + 1 follows.
-class GroupOperation : public Operation {
- public:
-  enum class Next { kTick, kAgain, kDone };
-  using Action = std::function<Next(GroupOperation&)>;
-
-  GroupOperation(GroupCommunicator& group, const char* what, std::vector<Tensor> tensors,
-                 Action action)
-      : Operation(group.engine(), group.describe(what)),
-        group_(group),
-        tensors_(std::move(tensors)),
-        action_(std::move(action)) {}
-
-  bool advance() override {
-    while (is_reached()) {
-      note_progress();
-      const Next next = action_(*this);
-      if (next == Next::kDone) return true;
-      if (next == Next::kAgain) return false;
-      ++step;
-      target_ = ++group_.ticks_;
-      own_tick().value.store(target_, std::memory_order_release);
-    }
-    return false;
-  }
-
-  void release() override { tensors_.clear(); }
-
-  std::string waiting_for() const override {
-    std::string ranks;
-    for (int r = 0; r < group_.size_; ++r) {
-      if (tick(r).value.load(std::memory_order_acquire) >= target_) continue;
-      ranks += fmt::format("{}{}", ranks.empty() ? "; not seen: rank " : ", ", r);
-    }
-    return ranks;
-  }
-
-  /// This rank's staging slot, and those of the others, for the current chunk.
-  std::byte* slot(int rank) const {
-    return group_.segment_.slots[static_cast<std::size_t>(rank)] +
-           (group_.parity_ % 2 == 0 ? 0 : kSlotBytes);
-  }
-  /// To be called when a chunk is over: the next one uses the other slot.
-  void flip() { ++group_.parity_; }
-
-  int step = 0;           ///< ticks passed by this operation
-  std::int64_t done = 0;  ///< elements finished, for the action's own use
-
- private:
-  TickCounter& tick(int rank) const { return group_.segment_.ticks[rank]; }
-  TickCounter& own_tick() const { return tick(group_.rank_); }
-  bool is_reached() const {
-    for (int r = 0; r < group_.size_; ++r) {
-      if (tick(r).value.load(std::memory_order_acquire) < target_) return false;
-    }
-    return true;
-  }
-
-  GroupCommunicator& group_;
-  std::vector<Tensor> tensors_;
-  Action action_;
-  std::uint64_t target_ = 0;
-};
-
-namespace {
-
 using Next = GroupOperation::Next;
-
-void require_contiguous(const Tensor& tensor, const char* what) {
-  TESSERA_CHECK(tensor.defined() && tensor.is_contiguous(), "{}: tensors must be contiguous", what);
-}
-
-std::vector<std::int64_t> counts_or_equal(std::span<const std::int64_t> counts, std::int64_t total,
-                                          int size, const char* what) {
-  std::vector<std::int64_t> out(counts.begin(), counts.end());
-  if (out.empty()) {
-    TESSERA_CHECK(total % size == 0, "{}: {} elements do not divide among {} ranks; give counts",
-                  what, total, size);
-    out.assign(static_cast<std::size_t>(size), total / size);
-  }
-  TESSERA_CHECK(static_cast<int>(out.size()) == size, "{}: {} counts for {} ranks", what,
-                out.size(), size);
-  const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
-  TESSERA_CHECK(sum == total, "{}: the counts add up to {} elements, but the tensor has {}", what,
-                sum, total);
-  return out;
-}
-
-std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
-  std::vector<std::int64_t> starts(counts.size(), 0);
-  for (std::size_t i = 1; i < counts.size(); ++i) starts[i] = starts[i - 1] + counts[i - 1];
-  return starts;
-}
-
-struct Bytes {
-  std::byte* data;
-  std::int64_t element;
-  std::byte* at(std::int64_t index) const { return data + index * element; }
-};
-
-Bytes bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.numel() == 0 ? nullptr : tensor.raw()),
-          static_cast<std::int64_t>(size_of(tensor.dtype()))};
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t count) {
-  if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count));
-}
-
-/// Rank `rank`'s slice of `count` elements cut for `size` ranks.
-std::pair<std::int64_t, std::int64_t> slice(std::int64_t count, int size, int rank) {
-  return {count * rank / size, count * (rank + 1) / size};
-}
-
-std::int64_t largest(const std::vector<std::int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
-}  // namespace
 
 GroupCommunicator::GroupCommunicator(int rank, int size, std::shared_ptr<Engine> engine,
                                      SharedSegment segment)
@@ -146,9 +28,7 @@ bool GroupCommunicator::poison(std::string_view reason) {
   return engine_->poison()->claim_report();
 }
 
-std::string GroupCommunicator::describe(const char* what) const {
-  return fmt::format("{} on the {} communicator (rank {} of {})", what, name(), rank_, size_);
-}
+void GroupCommunicator::set_priority(int priority) { engine_->set_priority(queue_, priority); }
 
 Work GroupCommunicator::start(std::shared_ptr<Operation> operation) {
   engine_->start(queue_, operation);
@@ -175,34 +55,12 @@ Work GroupCommunicator::all_reduce(const Tensor& tensor, ReduceOp op) {
   require_contiguous(tensor, "all_reduce");
   engine_->check();
   if (size_ == 1 || tensor.numel() == 0) return {};
-  const Bytes own = bytes_of(tensor);
+  const Bytes own(tensor);
   const DType dtype = tensor.dtype();
   const std::int64_t count = tensor.numel();
   const std::int64_t chunk = kSlotBytes / own.element;
   if (const SharedBuffer* buffer = buffer_of(tensor)) {
-    // In place: this rank reduces its slice of everybody's memory and writes it to everybody.
-    const std::int64_t offset = own.data - buffer->parts[static_cast<std::size_t>(rank_)];
-    return start(std::make_shared<GroupOperation>(
-        *this, "all_reduce", std::vector{tensor},
-        [this, parts = buffer->parts, offset, own, dtype, op, count, chunk](GroupOperation& self) {
-          if (self.step == 0) return Next::kTick;
-          if (self.step == 2) return Next::kDone;
-          const auto [first, last] = slice(count, size_, rank_);
-          const std::int64_t at = first + self.done;
-          const std::int64_t n = std::min(chunk, last - at);
-          if (n > 0) {
-            std::vector<const void*> inputs;
-            for (std::byte* part : parts) inputs.push_back(part + offset + at * own.element);
-            reduce_pieces(dtype, op, own.at(at), inputs, n);
-            for (int r = 0; r < size_; ++r) {
-              if (r == rank_) continue;
-              copy_bytes(parts[static_cast<std::size_t>(r)] + offset + at * own.element, own.at(at),
-                         n * own.element);
-            }
-            self.done += n;
-          }
-          return first + self.done < last ? Next::kAgain : Next::kTick;
-        }));
+    return all_reduce_in_place(tensor, op, *buffer);
   }
   // Staged: post a chunk, reduce the own slice of it into the own slot, collect the slices.
   return start(std::make_shared<GroupOperation>(
@@ -240,19 +98,19 @@ Work GroupCommunicator::all_gather(const Tensor& input, const Tensor& output,
   require_contiguous(output, "all_gather");
   const std::vector<std::int64_t> counts =
       counts_or_equal(given, output.numel(), size_, "all_gather");
-  TESSERA_CHECK(
-      input.dtype() == output.dtype() && input.numel() == counts[static_cast<std::size_t>(rank_)],
-      "all_gather: this rank gives {} elements of {}, but its count is {} of {}", input.numel(),
-      to_string(input.dtype()), counts[static_cast<std::size_t>(rank_)], to_string(output.dtype()));
+  require_piece(input, output, counts, rank_, "all_gather");
   engine_->check();
-  const Bytes in = bytes_of(input);
-  const Bytes out = bytes_of(output);
+  const Bytes in(input);
+  const Bytes out(output);
   if (size_ == 1) {
     copy_bytes(out.data, in.data, input.numel() * in.element);
     return {};
   }
   const std::int64_t most = largest(counts);
   if (most == 0) return {};
+  if (const SharedBuffer* buffer = buffer_of(output)) {
+    return all_gather_in_place(input, output, counts, *buffer);
+  }
   const std::int64_t chunk = kSlotBytes / in.element;
   const std::vector<std::int64_t> starts = starts_of(counts);
   return start(std::make_shared<GroupOperation>(
@@ -282,20 +140,19 @@ Work GroupCommunicator::reduce_scatter(const Tensor& input, const Tensor& output
   require_contiguous(output, "reduce_scatter");
   const std::vector<std::int64_t> counts =
       counts_or_equal(given, input.numel(), size_, "reduce_scatter");
-  TESSERA_CHECK(
-      input.dtype() == output.dtype() && output.numel() == counts[static_cast<std::size_t>(rank_)],
-      "reduce_scatter: this rank takes {} elements of {}, but its count is {} of {}",
-      output.numel(), to_string(output.dtype()), counts[static_cast<std::size_t>(rank_)],
-      to_string(input.dtype()));
+  require_piece(output, input, counts, rank_, "reduce_scatter");
   engine_->check();
-  const Bytes in = bytes_of(input);
-  const Bytes out = bytes_of(output);
+  const Bytes in(input);
+  const Bytes out(output);
   if (size_ == 1) {
     copy_bytes(out.data, in.data, input.numel() * in.element);
     return {};
   }
   const std::int64_t most = largest(counts);
   if (most == 0) return {};
+  if (const SharedBuffer* buffer = buffer_of(input)) {
+    return reduce_scatter_in_place(input, output, op, counts, *buffer);
+  }
   const std::int64_t chunk = std::max<std::int64_t>(1, kSlotBytes / in.element / size_);
   const std::vector<std::int64_t> starts = starts_of(counts);
   const DType dtype = input.dtype();
@@ -335,8 +192,8 @@ Work GroupCommunicator::all_to_all(const Tensor& input, const Tensor& output,
   const auto receive =
       counts_or_equal(given_receive, output.numel(), size_, "all_to_all (receive)");
   engine_->check();
-  const Bytes in = bytes_of(input);
-  const Bytes out = bytes_of(output);
+  const Bytes in(input);
+  const Bytes out(output);
   if (size_ == 1) {
     TESSERA_CHECK(send == receive, "all_to_all: this rank sends {} elements and expects {}",
                   send[0], receive[0]);
@@ -395,7 +252,7 @@ Work GroupCommunicator::broadcast(const Tensor& tensor, int root) {
   TESSERA_CHECK(root >= 0 && root < size_, "broadcast: no rank {} among {}", root, size_);
   engine_->check();
   if (size_ == 1 || tensor.numel() == 0) return {};
-  const Bytes own = bytes_of(tensor);
+  const Bytes own(tensor);
   const std::int64_t count = tensor.numel();
   const std::int64_t chunk = kSlotBytes / own.element;
   return start(std::make_shared<GroupOperation>(

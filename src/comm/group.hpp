@@ -52,6 +52,7 @@ class GroupCommunicator : public Communicator {
   Work broadcast(const Tensor& tensor, int root) override;
   Work barrier() override;
   Tensor allocate(Context& context, const Shape& shape, DType dtype) override;
+  void set_priority(int priority) override;
   bool poison(std::string_view reason) override;
 
  protected:
@@ -63,12 +64,16 @@ class GroupCommunicator : public Communicator {
   Engine& engine() const { return *engine_; }
   const std::shared_ptr<Engine>& shared_engine() const { return engine_; }
   Work start_unordered(std::shared_ptr<Operation> operation);
-  std::string describe(const char* what) const;
 
  private:
   friend class GroupOperation;
   Work start(std::shared_ptr<Operation> operation);
   const SharedBuffer* buffer_of(const Tensor& tensor) const;
+  Work all_reduce_in_place(const Tensor& tensor, ReduceOp op, const SharedBuffer& buffer);
+  Work all_gather_in_place(const Tensor& input, const Tensor& output,
+                           const std::vector<std::int64_t>& counts, const SharedBuffer& buffer);
+  Work reduce_scatter_in_place(const Tensor& input, const Tensor& output, ReduceOp op,
+                               const std::vector<std::int64_t>& counts, const SharedBuffer& buffer);
 
   std::shared_ptr<Engine> engine_;
   Engine::Queue queue_;

@@ -48,6 +48,11 @@ void Operation::wait(Clock::time_point deadline) {
   if (status_.load(std::memory_order_acquire) == kFailed) std::rethrow_exception(error_);
 }
 
+std::optional<Clock::time_point> Operation::finished_at() const {
+  if (status_.load(std::memory_order_acquire) == kPending) return {};
+  return finished_at_;
+}
+
 Engine::Engine(std::shared_ptr<PoisonPage> poison, int rank)
     : poison_(std::move(poison)), rank_(rank), thread_([this] { run(); }) {}
 
@@ -126,6 +131,7 @@ void Engine::expire(const Operation& operation, std::chrono::duration<double> wa
 void Engine::finish(Operation& operation, std::exception_ptr error) {
   operation.release();
   operation.error_ = std::move(error);
+  operation.finished_at_ = Clock::now();
   operation.status_.store(operation.error_ == nullptr ? Operation::kDone : Operation::kFailed,
                           std::memory_order_release);
   pending_.fetch_sub(1);

@@ -40,6 +40,7 @@ class Operation : public WorkState, public std::enable_shared_from_this<Operatio
 
   bool done() final;
   void wait(std::chrono::steady_clock::time_point deadline) final;
+  std::optional<std::chrono::steady_clock::time_point> finished_at() const final;
 
   /// Does what can be done now; true when finished. Called with the engine's lock held; throws to
   /// fail.
@@ -63,6 +64,7 @@ class Operation : public WorkState, public std::enable_shared_from_this<Operatio
   bool has_progressed_ = false;
   std::atomic<int> status_{kPending};
   std::exception_ptr error_;
+  std::chrono::steady_clock::time_point finished_at_;
 };
 
 class Engine {

@@ -14,11 +14,16 @@ constexpr std::int64_t kBlock = 512;
 template <typename T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
+/// Sums of integers wrap around; the extremes keep a NaN.
 template <ReduceOp op, typename W>
 W combine(W a, W b) {
+  if constexpr (op == ReduceOp::kSum && std::is_integral_v<W>) {
+    using U = std::make_unsigned_t<W>;
+    return static_cast<W>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  }
   if constexpr (op == ReduceOp::kSum) return static_cast<W>(a + b);
-  if constexpr (op == ReduceOp::kMax) return b > a ? b : a;
-  if constexpr (op == ReduceOp::kMin) return b < a ? b : a;
+  if constexpr (op == ReduceOp::kMax) return b > a || b != b ? b : a;
+  if constexpr (op == ReduceOp::kMin) return b < a || b != b ? b : a;
 }
 
 template <typename T, ReduceOp op>

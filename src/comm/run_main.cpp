@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,6 +19,10 @@
 
 namespace tessera::comm {
 namespace {
+
+constexpr std::chrono::milliseconds kGrace{500};
+constexpr std::chrono::seconds kReportTime{5};
+constexpr std::chrono::seconds kLeaveTime{30};
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -71,16 +77,46 @@ int fail(const Error& error, const std::shared_ptr<Communicator>& world) {
     print_error(error, 1);
     return code;
   }
-  const bool is_first = world->poison(error.message());
-  if (is_first) {
+  // A rank that only heard of the failure leaves the report to the one that knows it at first hand.
+  if (error.code() == ErrorCode::kPeerFailed) std::this_thread::sleep_for(kGrace);
+  if (world->poison(error.message())) {
     print_error(error.with_rank(world->rank()), world->size());
   } else {
-    // The first one ends the job; leave it the time to say why.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::this_thread::sleep_for(kReportTime);  // the other one says why and ends the job
   }
   world->end_job(code);
   return code;
 }
+
+/// Ends the process when leaving takes too long: a rank that died must not keep the others for
+/// ever.
+class LeaveWatch {
+ public:
+  explicit LeaveWatch(int code) : thread_([this, code] { watch(code); }) {}
+  ~LeaveWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_left_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  LeaveWatch(const LeaveWatch&) = delete;
+  LeaveWatch& operator=(const LeaveWatch&) = delete;
+
+ private:
+  void watch(int code) {
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, kLeaveTime, [this] { return has_left_; })) return;
+    std::fputs("tessera: error: the other ranks did not leave MPI in time\n", stderr);
+    std::_Exit(code == 0 ? 1 : code);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool has_left_ = false;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -129,6 +165,8 @@ int run_main(const std::function<int(std::shared_ptr<Communicator>)>& body) {
     world = make_world(launch.is_launched && has_mpi ? "mpi" : "self");
     const int result = body(world);
     world->barrier().wait();
+    const LeaveWatch watch(result);
+    world.reset();
     return result;
   } catch (const Error& error) {
     return fail(error, world);

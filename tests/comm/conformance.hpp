@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -77,11 +80,49 @@ void expect_reductions(comm::Communicator& world, Context& context, std::int64_t
     for (int r = 0; r < size; ++r) expected = std::max(expected, element(r, i));
     ASSERT_EQ(at<T>(most, i), expected);
   }
+  const Tensor least = filled<T>(context, rank, count);
+  world.all_reduce(least, comm::ReduceOp::kMin).wait();
+  for (std::int64_t i = 0; i < count; ++i) {
+    int expected = 5;
+    for (int r = 0; r < size; ++r) expected = std::min(expected, element(r, i));
+    ASSERT_EQ(at<T>(least, i), expected);
+  }
   const Tensor pieces = filled<T>(context, rank, count * size);
   const Tensor own = Tensor::empty(context, {count}, dtype_of<T>);
   world.reduce_scatter(pieces, own).wait();
   for (std::int64_t i = 0; i < count; ++i) {
     ASSERT_EQ(at<T>(own, i), sum_of(size, rank * count + i));
+  }
+}
+
+/// reduce_scatter of, and all_gather into, memory of allocate(), also in place.
+template <typename T>
+void expect_in_place(comm::Communicator& world, Context& context,
+                     const std::vector<std::int64_t>& counts) {
+  const int rank = world.rank();
+  const std::int64_t mine = counts[static_cast<std::size_t>(rank)];
+  std::int64_t first = 0;
+  for (int r = 0; r < rank; ++r) first += counts[static_cast<std::size_t>(r)];
+  // A part of a larger allocation.
+  const Tensor memory = world.allocate(context, {total(counts) + 3}, dtype_of<T>);
+  const Tensor x = memory.narrow(0, 2, total(counts));
+  const Tensor own = x.narrow(0, first, mine);
+  for (const bool is_aliased : {false, true}) {
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      x.data<T>()[i] = static_cast<T>(static_cast<float>(element(rank, i)));
+    }
+    const Tensor out = is_aliased ? own : Tensor::empty(context, {mine}, dtype_of<T>);
+    world.reduce_scatter(x, out, comm::ReduceOp::kSum, counts).wait();
+    for (std::int64_t i = 0; i < mine; ++i) {
+      ASSERT_EQ(at<T>(out, i), sum_of(world.size(), first + i)) << i << " aliased " << is_aliased;
+    }
+    world.all_gather(out, x, counts).wait();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      ASSERT_EQ(at<T>(x, i), sum_of(world.size(), i)) << i << " aliased " << is_aliased;
+    }
+  }
+  for (const std::int64_t i : {std::int64_t{0}, std::int64_t{1}, total(counts) + 2}) {
+    EXPECT_EQ(at<T>(memory, i), 0.0) << "a neighbour changed";
   }
 }
 
@@ -201,21 +242,95 @@ inline void expect_splits(comm::Communicator& world, Context& context) {
   EXPECT_EQ(world.split(rank == 0 ? 0 : -1, 0) == nullptr, rank != 0);
 }
 
-/// The sum is taken in rank order, to the bit, for any size.
+/// What rank `rank` contributes at `i`: values whose f32 sums depend on the order.
+inline float noise(int rank, std::int64_t i) {
+  return static_cast<float>(random_normal(RandomKey{static_cast<std::uint64_t>(rank)},
+                                          static_cast<std::uint64_t>(i % 1000)));
+}
+
+inline float sum_in_order(int size, std::int64_t i) {
+  float sum = noise(0, i);
+  for (int r = 1; r < size; ++r) sum += noise(r, i);
+  return sum;
+}
+
+/// The sum is taken in rank order, to the bit, whole or in buckets of any size.
 inline void expect_rank_order(comm::Communicator& world, Context& context) {
   const std::int64_t count = 600001;
-  const auto value = [](int rank, std::int64_t i) {
-    return static_cast<float>(random_normal(RandomKey{static_cast<std::uint64_t>(rank)},
-                                            static_cast<std::uint64_t>(i % 1000)));
-  };
-  const Tensor x = Tensor::empty(context, {count}, DType::kF32);
-  for (std::int64_t i = 0; i < count; ++i) x.data<float>()[i] = value(world.rank(), i);
-  world.all_reduce(x).wait();
-  for (std::int64_t i = 0; i < count; i += 997) {
-    float expected = value(0, i);
-    for (int r = 1; r < world.size(); ++r) expected += value(r, i);
-    ASSERT_EQ(x.data<float>()[i], expected) << "element " << i;
+  for (const std::int64_t bucket : {count, std::int64_t{70001}}) {
+    const Tensor x = Tensor::empty(context, {count}, DType::kF32);
+    for (std::int64_t i = 0; i < count; ++i) x.data<float>()[i] = noise(world.rank(), i);
+    std::vector<comm::Work> works;
+    for (std::int64_t first = 0; first < count; first += bucket) {
+      works.push_back(world.all_reduce(x.narrow(0, first, std::min(bucket, count - first))));
+    }
+    for (const comm::Work& work : works) work.wait();
+    for (std::int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(x.data<float>()[i], sum_in_order(world.size(), i)) << "element " << i;
+    }
   }
+}
+
+inline void expect_extremes_keep_nan(comm::Communicator& world, Context& context) {
+  for (const auto op : {comm::ReduceOp::kMax, comm::ReduceOp::kMin}) {
+    for (int owner = 0; owner < world.size(); ++owner) {
+      const Tensor x = Tensor::zeros(context, {2}, DType::kF32);
+      if (world.rank() == owner) x.data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+      world.all_reduce(x, op).wait();
+      EXPECT_EQ(x.data<float>()[0], 0.0F);
+      EXPECT_TRUE(std::isnan(x.data<float>()[1])) << "from rank " << owner;
+    }
+  }
+}
+
+/// Many communicators, started in an order of each rank's own, waited for in another one: the
+/// queues are independent, so that nothing deadlocks.
+inline void expect_independent_queues(comm::Communicator& world, Context& context) {
+  constexpr std::size_t kCount = 6;
+  std::vector<std::shared_ptr<comm::Communicator>> groups;
+  for (std::size_t g = 0; g < kCount; ++g) {
+    groups.push_back(world.split(0, static_cast<int>(g % 2) * -world.rank()));
+    groups.back()->set_priority(static_cast<int>(g) % 3);
+  }
+  for (std::size_t round = 0; round < 5; ++round) {
+    std::vector<Tensor> tensors(kCount);
+    std::vector<comm::Work> works(kCount);
+    const auto start = static_cast<std::size_t>(world.rank()) * 2 + round;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const std::size_t g = (start + i) % kCount;
+      tensors[g] = filled<std::int32_t>(context, world.rank(), 5 + static_cast<std::int64_t>(g));
+      works[g] = groups[g]->all_reduce(tensors[g]);
+    }
+    for (std::size_t i = 0; i < kCount; ++i) works[(start * 3 + kCount - i) % kCount].wait();
+    for (std::size_t g = 0; g < kCount; ++g) {
+      works[g].wait();
+      for (std::int64_t i = 0; i < tensors[g].numel(); ++i) {
+        ASSERT_EQ(tensors[g].data<std::int32_t>()[i], sum_of(world.size(), i));
+      }
+    }
+  }
+}
+
+/// Refused at the call, on the rank that is wrong, without harm to the communicator.
+inline void expect_bad_arguments(comm::Communicator& world, Context& context) {
+  const Tensor x = Tensor::zeros(context, {4, 2 * world.size()}, DType::kF32);
+  const Tensor piece = Tensor::zeros(context, {9}, DType::kF32);
+  const auto is_refused = [](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::kInvalidArgument;
+    }
+    return false;
+  };
+  EXPECT_TRUE(is_refused([&] { world.all_reduce(x.transpose(0, 1)); }));
+  EXPECT_TRUE(is_refused([&] { world.isend(x, world.size(), 0); }));
+  EXPECT_TRUE(is_refused([&] { world.irecv(x, -1, 0); }));
+  EXPECT_TRUE(is_refused([&] { world.broadcast(x, world.size()); }));
+  EXPECT_TRUE(is_refused([&] { world.all_gather(piece, x); }));
+  EXPECT_TRUE(is_refused([&] { world.reduce_scatter(x, piece); }));
+  const std::vector<std::int64_t> negative{-1};
+  EXPECT_TRUE(is_refused([&] { world.all_to_all(x, x, negative, negative); }));
 }
 
 inline void expect_conformance(comm::Communicator& world) {
@@ -225,6 +340,7 @@ inline void expect_conformance(comm::Communicator& world) {
     expect_reductions<float>(world, *context, count);
     expect_reductions<bf16>(world, *context, count);
     expect_reductions<f16>(world, *context, count);
+    expect_reductions<f8e4m3>(world, *context, count);
     expect_reductions<f8e5m2>(world, *context, count % 2);
     expect_reductions<std::int64_t>(world, *context, count);
     expect_reductions<std::int32_t>(world, *context, count);
@@ -235,10 +351,16 @@ inline void expect_conformance(comm::Communicator& world) {
   // More than one chunk.
   expect_reductions<float>(world, *context, 300007);
   expect_moves<float>(world, *context, 300007);
+  expect_in_place<float>(world, *context, uneven(world.size(), 2));
+  expect_in_place<bf16>(world, *context,
+                        std::vector<std::int64_t>(static_cast<std::size_t>(world.size()), 600001));
   expect_uneven_collectives(world, *context);
   expect_messages(world, *context);
   expect_splits(world, *context);
   expect_rank_order(world, *context);
+  expect_extremes_keep_nan(world, *context);
+  expect_independent_queues(world, *context);
+  expect_bad_arguments(world, *context);
   world.barrier().wait();
 }
 

@@ -62,5 +62,68 @@ TEST(MpiTest, BothWaysGiveTheSameBits) {
   EXPECT_EQ(a.to_vector<float>(), c.to_vector<float>());
 }
 
+/// The error of a rank's body, in a world of its own, so that its poison stays there.
+template <typename F>
+ErrorCode failure(comm::SharedMemory shared, std::string& message, const F& body) {
+  const auto first = world();
+  const auto broken = comm::from_mpi(MPI_COMM_WORLD, shared);
+  ErrorCode code = ErrorCode::kInternal;
+  try {
+    body(broken);
+    message = "no error";
+  } catch (const Error& error) {
+    code = error.code();
+    message = error.message();
+  }
+  first->barrier().wait();
+  return code;
+}
+
+TEST(MpiFailureTest, AMessageOfAnotherSizeIsAnErrorOfTheReceiver) {
+  const auto first = world();
+  if (first->size() < 2) GTEST_SKIP() << "needs two ranks";
+  for (const std::int64_t sent : {3, 5}) {
+    std::string message;
+    const ErrorCode code = failure(comm::SharedMemory::kUse, message, [&](const auto& broken) {
+      const auto context = Context::create();
+      if (broken->rank() == 0) broken->isend(Tensor::zeros(*context, {sent}, DType::kF32), 1, 0);
+      if (broken->rank() == 1) {
+        broken->irecv(Tensor::zeros(*context, {4}, DType::kF32), 0, 0).wait();
+      }
+      while (true) broken->barrier().wait();  // until the others hear of it
+    });
+    if (first->rank() == 1) {
+      EXPECT_EQ(code, ErrorCode::kInvalidArgument);
+    } else {
+      EXPECT_EQ(code, ErrorCode::kPeerFailed);
+    }
+    EXPECT_NE(message.find("tensor of 16 bytes"), std::string::npos) << message;
+  }
+}
+
+TEST(MpiFailureTest, AWaitPastItsDeadlineNamesOperationLabelAndMissingRanks) {
+  const auto first = world();
+  if (first->size() < 2) GTEST_SKIP() << "needs two ranks";
+  for (const auto shared : {comm::SharedMemory::kUse, comm::SharedMemory::kAvoid}) {
+    std::string message;
+    const ErrorCode code = failure(shared, message, [](const auto& broken) {
+      broken->set_timeout(std::chrono::milliseconds(200));
+      broken->set_label("dp");
+      const auto context = Context::create();
+      if (broken->rank() == 1) throw Error(ErrorCode::kNonFinite, "does not come");
+      broken->all_reduce(Tensor::zeros(*context, {40}, DType::kF32)).wait();
+    });
+    if (first->rank() == 1) {
+      EXPECT_EQ(code, ErrorCode::kNonFinite);
+      continue;
+    }
+    // With three ranks or more, another one may have been the first to give up.
+    EXPECT_TRUE(code == ErrorCode::kTimeout || code == ErrorCode::kPeerFailed) << message;
+    EXPECT_NE(message.find("all_reduce on \"dp\""), std::string::npos) << message;
+    EXPECT_NE(message.find("was not finished after 0.2 s"), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+  }
+}
+
 }  // namespace
 }  // namespace tessera

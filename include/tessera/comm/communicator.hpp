@@ -21,7 +21,10 @@
 
 namespace tessera::comm {
 
+/// kMax and kMin of a NaN is a NaN.
 enum class ReduceOp { kSum, kMax, kMin };
+
+class StagedWork;
 
 class Communicator {
  public:
@@ -36,6 +39,12 @@ class Communicator {
   /// How long a wait may take before it is an error.
   std::chrono::milliseconds timeout() const { return timeout_; }
   virtual void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  /// What error messages call this communicator, "dp" for example.
+  const std::string& label() const { return label_; }
+  virtual void set_label(std::string label) { label_ = std::move(label); }
+  /// Among the communicators of one rank, the collectives of a lower priority value go first where
+  /// there is a choice (0 unless set; equal values take turns). A hint.
+  virtual void set_priority(int priority) { static_cast<void>(priority); }
 
   // --- required of a backend
   // -----------------------------------------------------------------------
@@ -72,7 +81,10 @@ class Communicator {
   virtual Work barrier();
 
   /// Memory in which this communicator's collectives are fastest (on one node: the ranks' shared
-  /// segment); category communication, zeroed. Collective: every rank asks in the same order.
+  /// segment, reduced without staging); category communication, zeroed. Collective: every rank asks
+  /// in the same order. all_reduce, reduce_scatter (input) and all_gather (output) take the short
+  /// way when the tensor lies in such memory: all ranks must pass the same part of the same
+  /// allocation then.
   virtual Tensor allocate(Context& context, const Shape& shape, DType dtype);
 
   /// Makes every later call and wait on this communicator's whole world throw kPeerFailed with
@@ -87,10 +99,22 @@ class Communicator {
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
 
+  /// Starts a default collective. A backend with a progress engine overrides it, so that
+  /// collectives advance without being asked.
+  virtual Work start_collective(std::shared_ptr<StagedWork> work, std::string_view operation);
+  /// "all_reduce on "dp" (rank 0 of 2)", for messages.
+  std::string describe(std::string_view operation) const;
+
   int rank_;
   int size_;
-  int collectives_ = 0;  ///< default collectives started: their tags must not meet
   std::chrono::milliseconds timeout_{std::chrono::minutes(10)};
+
+ private:
+  int next_tag();
+
+  std::string label_;
+  int collectives_ = 0;  ///< default collectives started: their tags must not meet
+  Tensor nothing_;       ///< what a barrier sends
 };
 
 }  // namespace tessera::comm

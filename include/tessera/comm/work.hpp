@@ -5,6 +5,8 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <utility>
 
 namespace tessera::comm {
 
@@ -18,6 +20,8 @@ class WorkState {
   /// Returns when finished; rethrows the operation's error. Throws Error{kTimeout} (and poisons the
   /// communicator) when `deadline` passes first.
   virtual void wait(std::chrono::steady_clock::time_point deadline) = 0;
+  /// When it finished, where the backend notes that.
+  virtual std::optional<std::chrono::steady_clock::time_point> finished_at() const { return {}; }
 };
 
 class Work {
@@ -32,6 +36,9 @@ class Work {
   void wait() const {
     if (state_ != nullptr) state_->wait(std::chrono::steady_clock::now() + timeout_);
   }
+  /// For decorators, that wrap one state in another.
+  const std::shared_ptr<WorkState>& state() const { return state_; }
+  std::chrono::milliseconds timeout() const { return timeout_; }
 
  private:
   std::shared_ptr<WorkState> state_;

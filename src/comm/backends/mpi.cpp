@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "group.hpp"
+#include "pieces.hpp"
+#include "staged_work.hpp"
 #include "tessera/core/context.hpp"
 
 namespace tessera::comm {
@@ -32,6 +34,36 @@ struct MpiSession {
     MPI_Finalized(&finalized);
     if (owns && finalized == 0) MPI_Finalize();
   }
+};
+
+/// A communicator of our own. Freed by its last user; after a failure MPI may wait in there for
+/// ranks that are gone, so it is left to the end of the process.
+class MpiComm {
+ public:
+  MpiComm(MPI_Comm comm, std::shared_ptr<MpiSession> session, std::shared_ptr<PoisonPage> poison)
+      : comm_(comm), session_(std::move(session)), poison_(std::move(poison)) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~MpiComm() {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized == 0 && !poison_->is_poisoned()) MPI_Comm_free(&comm_);
+  }
+  MpiComm(const MpiComm&) = delete;
+  MpiComm& operator=(const MpiComm&) = delete;
+
+  MPI_Comm get() const { return comm_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::shared_ptr<MpiSession> session_;  ///< finalised after the communicator
+  std::shared_ptr<PoisonPage> poison_;
 };
 
 /// Memory of a file descriptor that other ranks of the node mapped too.
@@ -91,19 +123,23 @@ class MpiMessage final : public Operation {
   static constexpr std::size_t kPart = std::size_t{1} << 30;  ///< MPI counts are int
 
   MpiMessage(Engine& engine, std::string what, Kind kind, Tensor tensor, int peer, int tag,
-             MPI_Comm comm)
-      : Operation(engine, std::move(what)), kind_(kind), tensor_(std::move(tensor)) {
+             std::shared_ptr<MpiComm> comm)
+      : Operation(engine, std::move(what)),
+        kind_(kind),
+        tensor_(std::move(tensor)),
+        comm_(std::move(comm)) {
     auto* data = static_cast<std::byte*>(tensor_.raw());
     std::size_t left = tensor_.bytes();
     do {
       const std::size_t part = std::min(left, kPart);
+      const int count = static_cast<int>(part);
       MPI_Request request = MPI_REQUEST_NULL;
       check_mpi(kind == Kind::kSend
-                    ? MPI_Isend(data, static_cast<int>(part), MPI_BYTE, peer, tag, comm, &request)
-                    : MPI_Irecv(data, static_cast<int>(part), MPI_BYTE, peer, tag, comm, &request),
+                    ? MPI_Isend(data, count, MPI_BYTE, peer, tag, comm_->get(), &request)
+                    : MPI_Irecv(data, count, MPI_BYTE, peer, tag, comm_->get(), &request),
                 "starting a message");
       requests_.push_back(request);
-      parts_.push_back(static_cast<int>(part));
+      parts_.push_back(count);
       data += part;
       left -= part;
     } while (left > 0);
@@ -113,7 +149,12 @@ class MpiMessage final : public Operation {
     for (; next_ < requests_.size(); ++next_) {
       int done = 0;
       MPI_Status status;
-      check_mpi(MPI_Test(&requests_[next_], &done, &status), "a message");
+      const int code = MPI_Test(&requests_[next_], &done, &status);
+      int error_class = MPI_SUCCESS;
+      if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+      TESSERA_CHECK(error_class != MPI_ERR_TRUNCATE,
+                    "a longer message came for a tensor of {} bytes", tensor_.bytes());
+      check_mpi(code, "a message");
       if (done == 0) return false;
       if (kind_ == Kind::kSend) continue;
       int count = 0;
@@ -124,14 +165,47 @@ class MpiMessage final : public Operation {
     return true;
   }
 
-  void release() override { tensor_ = Tensor(); }
+  void release() override {
+    if (next_ < requests_.size()) keep_for_ever();
+    tensor_ = Tensor();
+    comm_.reset();
+  }
 
  private:
+  /// After a failure MPI may still write to the memory of a message that it cannot give up at once;
+  /// the memory is kept to the end of the process, which is near.
+  void keep_for_ever() {
+    bool is_over = true;
+    for (MPI_Request& request : requests_) {
+      if (request == MPI_REQUEST_NULL) continue;
+      if (kind_ == Kind::kReceive) MPI_Cancel(&request);
+      int done = 0;
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      is_over = is_over && done != 0;
+    }
+    if (!is_over) static_cast<void>(new Tensor(tensor_));
+  }
+
   Kind kind_;
   Tensor tensor_;
+  std::shared_ptr<MpiComm> comm_;
   std::vector<MPI_Request> requests_;
   std::vector<int> parts_;
   std::size_t next_ = 0;
+};
+
+/// A default collective, advanced by the engine.
+class MessageCollective final : public Operation {
+ public:
+  MessageCollective(Engine& engine, std::string what, std::shared_ptr<StagedWork> work)
+      : Operation(engine, std::move(what)), work_(std::move(work)) {}
+
+  bool advance() override { return work_->done(); }
+  void release() override { work_.reset(); }
+  std::string waiting_for() const override { return work_ == nullptr ? "" : work_->waiting_for(); }
+
+ private:
+  std::shared_ptr<StagedWork> work_;
 };
 
 /// What the communicators of one world share.
@@ -141,29 +215,15 @@ struct World {
   std::shared_ptr<Engine> engine;
 };
 
-struct Members {
-  MPI_Comm comm;
-  int rank;
-  int size;
-};
-
-Members members_of(MPI_Comm comm) {
-  Members members{comm, 0, 1};
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(comm, &members.rank);
-  MPI_Comm_size(comm, &members.size);
-  return members;
-}
-
-bool is_one_node(const Members& members) {
+bool is_one_node(const MpiComm& comm) {
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(
-      MPI_Comm_split_type(members.comm, MPI_COMM_TYPE_SHARED, members.rank, MPI_INFO_NULL, &node),
+      MPI_Comm_split_type(comm.get(), MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node),
       "looking for the ranks of this node");
   int size = 0;
   MPI_Comm_size(node, &size);
   MPI_Comm_free(&node);
-  return all_agree(members.comm, size == members.size);
+  return all_agree(comm.get(), size == comm.size());
 }
 
 /// Tick counters, then two slots per rank.
@@ -183,59 +243,76 @@ std::size_t segment_bytes(int size) {
 
 std::shared_ptr<Communicator> make_communicator(const World& world, MPI_Comm comm);
 
-Work start_message(Engine& engine, const Members& members, MpiMessage::Kind kind,
-                   const Tensor& tensor, int peer, int tag, std::chrono::milliseconds timeout) {
-  const char* name = kind == MpiMessage::Kind::kSend ? "isend" : "irecv";
-  TESSERA_CHECK(peer >= 0 && peer < members.size, "{}: no rank {} among {}", name, peer,
-                members.size);
-  TESSERA_CHECK(tensor.is_contiguous(), "{}: tensors must be contiguous", name);
-  engine.check();
-  auto message = std::make_shared<MpiMessage>(
-      engine,
-      fmt::format("{} on the mpi communicator (rank {} of {}) with rank {}, tag {}", name,
-                  members.rank, members.size, peer, tag),
-      kind, tensor, peer, tag, members.comm);
-  engine.start_unordered(message);
-  return Work(std::move(message), timeout);
-}
+/// Messages and splits, alike for both kinds of communicators.
+class Messenger {
+ public:
+  Messenger(World world, std::shared_ptr<MpiComm> comm)
+      : world_(std::move(world)), comm_(std::move(comm)) {}
 
-std::shared_ptr<Communicator> split_mpi(Communicator& self, const World& world,
-                                        const Members& members, int color, int key) {
-  self.barrier()
-      .wait();  // with a deadline: afterwards everybody is here and MPI_Comm_split returns
-  MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(members.comm, color < 0 ? MPI_UNDEFINED : color, key, &part), "split");
-  if (part == MPI_COMM_NULL) return nullptr;
-  auto made = make_communicator(world, part);
-  made->set_timeout(self.timeout());
-  return made;
-}
+  const MpiComm& comm() const { return *comm_; }
+  Engine& engine() const { return *world_.engine; }
+
+  Work start(MpiMessage::Kind kind, std::string what, const Tensor& tensor, int peer, int tag,
+             std::chrono::milliseconds timeout) const {
+    const char* name = kind == MpiMessage::Kind::kSend ? "isend" : "irecv";
+    TESSERA_CHECK(peer >= 0 && peer < comm_->size(), "{}: no rank {} among {}", name, peer,
+                  comm_->size());
+    require_contiguous(tensor, name);
+    engine().check();
+    auto message = std::make_shared<MpiMessage>(
+        engine(), fmt::format("{}, with rank {}, tag {}", what, peer, tag), kind, tensor, peer, tag,
+        comm_);
+    engine().start_unordered(message);
+    return Work(std::move(message), timeout);
+  }
+
+  std::shared_ptr<Communicator> split(Communicator& self, int color, int key) const {
+    // With a deadline: afterwards everybody is here, and MPI_Comm_split returns.
+    self.barrier().wait();
+    MPI_Comm part = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(comm_->get(), color < 0 ? MPI_UNDEFINED : color, key, &part), "split");
+    if (part == MPI_COMM_NULL) return nullptr;
+    auto made = make_communicator(world_, part);
+    made->set_timeout(self.timeout());
+    return made;
+  }
+
+  bool poison(std::string_view reason) const {
+    engine().poison()->poison(reason);
+    return engine().poison()->claim_report();
+  }
+
+ private:
+  World world_;
+  std::shared_ptr<MpiComm> comm_;
+};
 
 /// Ranks of one node.
 class NodeCommunicator final : public GroupCommunicator {
  public:
-  NodeCommunicator(World world, const Members& members, SharedSegment segment)
-      : GroupCommunicator(members.rank, members.size, world.engine, std::move(segment)),
-        world_(std::move(world)),
-        members_(members) {}
+  NodeCommunicator(const World& world, std::shared_ptr<MpiComm> comm, SharedSegment segment)
+      : GroupCommunicator(comm->rank(), comm->size(), world.engine, std::move(segment)),
+        messenger_(world, std::move(comm)) {}
 
   std::string_view name() const override { return "mpi"; }
   Work isend(const Tensor& tensor, int peer, int tag) override {
-    return start_message(engine(), members_, MpiMessage::Kind::kSend, tensor, peer, tag, timeout_);
+    return messenger_.start(MpiMessage::Kind::kSend, describe("isend"), tensor, peer, tag,
+                            timeout_);
   }
   Work irecv(const Tensor& tensor, int peer, int tag) override {
-    return start_message(engine(), members_, MpiMessage::Kind::kReceive, tensor, peer, tag,
-                         timeout_);
+    return messenger_.start(MpiMessage::Kind::kReceive, describe("irecv"), tensor, peer, tag,
+                            timeout_);
   }
   std::shared_ptr<Communicator> split(int color, int key) override {
-    return split_mpi(*this, world_, members_, color, key);
+    return messenger_.split(*this, color, key);
   }
-  void end_job(int code) override { MPI_Abort(members_.comm, code); }
+  void end_job(int code) override { MPI_Abort(messenger_.comm().get(), code); }
 
  protected:
   SharedBuffer make_buffer(std::size_t bytes) override {
     const std::size_t stride = (bytes + 4095) / 4096 * 4096;
-    const auto mapping = map_together(members_.comm, stride * static_cast<std::size_t>(size_));
+    const auto mapping =
+        map_together(messenger_.comm().get(), stride * static_cast<std::size_t>(size_));
     SharedBuffer buffer{mapping, {}, bytes};
     for (int r = 0; r < size_ && mapping != nullptr; ++r) {
       buffer.parts.push_back(mapping->data() + stride * static_cast<std::size_t>(r));
@@ -244,47 +321,56 @@ class NodeCommunicator final : public GroupCommunicator {
   }
 
  private:
-  World world_;
-  Members members_;
+  Messenger messenger_;
 };
 
 /// Ranks on several nodes, or that avoid shared memory: default collectives over messages.
 class MessageCommunicator final : public Communicator {
  public:
-  MessageCommunicator(World world, const Members& members)
-      : Communicator(members.rank, members.size), world_(std::move(world)), members_(members) {}
+  MessageCommunicator(const World& world, std::shared_ptr<MpiComm> comm)
+      : Communicator(comm->rank(), comm->size()),
+        messenger_(world, std::move(comm)),
+        queue_(messenger_.engine().add_queue()) {}
+  ~MessageCommunicator() override { messenger_.engine().remove_queue(queue_); }
 
   std::string_view name() const override { return "mpi"; }
   Work isend(const Tensor& tensor, int peer, int tag) override {
-    return start_message(*world_.engine, members_, MpiMessage::Kind::kSend, tensor, peer, tag,
-                         timeout_);
+    return messenger_.start(MpiMessage::Kind::kSend, describe("isend"), tensor, peer, tag,
+                            timeout_);
   }
   Work irecv(const Tensor& tensor, int peer, int tag) override {
-    return start_message(*world_.engine, members_, MpiMessage::Kind::kReceive, tensor, peer, tag,
-                         timeout_);
+    return messenger_.start(MpiMessage::Kind::kReceive, describe("irecv"), tensor, peer, tag,
+                            timeout_);
   }
   std::shared_ptr<Communicator> split(int color, int key) override {
-    return split_mpi(*this, world_, members_, color, key);
+    return messenger_.split(*this, color, key);
   }
-  void end_job(int code) override { MPI_Abort(members_.comm, code); }
-  bool poison(std::string_view reason) override {
-    world_.engine->poison()->poison(reason);
-    return world_.engine->poison()->claim_report();
+  void set_priority(int priority) override { messenger_.engine().set_priority(queue_, priority); }
+  void end_job(int code) override { MPI_Abort(messenger_.comm().get(), code); }
+  bool poison(std::string_view reason) override { return messenger_.poison(reason); }
+
+ protected:
+  Work start_collective(std::shared_ptr<StagedWork> work, std::string_view operation) override {
+    auto collective = std::make_shared<MessageCollective>(messenger_.engine(), describe(operation),
+                                                          std::move(work));
+    messenger_.engine().start(queue_, collective);
+    return Work(std::move(collective), timeout_);
   }
 
  private:
-  World world_;
-  Members members_;
+  Messenger messenger_;
+  Engine::Queue queue_;
 };
 
-std::shared_ptr<Communicator> make_communicator(const World& world, MPI_Comm comm) {
-  const Members members = members_of(comm);
-  if (world.shared == SharedMemory::kUse && is_one_node(members)) {
-    if (const auto mapping = map_together(comm, segment_bytes(members.size))) {
-      return std::make_shared<NodeCommunicator>(world, members, segment_of(mapping, members.size));
+std::shared_ptr<Communicator> make_communicator(const World& world, MPI_Comm made) {
+  auto comm = std::make_shared<MpiComm>(made, world.session, world.engine->poison());
+  if (world.shared == SharedMemory::kUse && is_one_node(*comm)) {
+    if (const auto mapping = map_together(made, segment_bytes(comm->size()))) {
+      SharedSegment segment = segment_of(mapping, comm->size());
+      return std::make_shared<NodeCommunicator>(world, std::move(comm), std::move(segment));
     }
   }
-  return std::make_shared<MessageCommunicator>(world, members);
+  return std::make_shared<MessageCommunicator>(world, std::move(comm));
 }
 
 /// The poison page of a world: shared where the ranks share a node, so that one rank's failure
