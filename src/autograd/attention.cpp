@@ -21,6 +21,24 @@ void require_rank(const Variable& x, int rank, const char* what) {
   }
 }
 
+/// Labels: 0 B, 1 T, 2 heads (H and G are cut together), 3 D, 4 S.
+TypeRule head_rule(const Shape& q, const Shape& k, const Shape& v, ops::AttentionMask mask) {
+  TypeRule rule = TypeRule()
+                      .input({0, 1, 2, 3})
+                      .input({0, 4, 2, 3})
+                      .input({0, 4, 2, 3})
+                      .result({0, 1, 2, 3})
+                      .linear_in(2)
+                      .needs_whole(3)
+                      .needs_whole(4);
+  if (mask == ops::AttentionMask::kCausal) rule.needs_whole(1);  // positions count
+  if (k[2] > 0 && q[2] >= k[2] && q[2] % k[2] == 0) rule.grouped_in(0, 2, q[2] / k[2]);
+  // One key head serves every query.
+  if (k[2] == 1) rule.singles[1] = 1U << 2;
+  if (v[2] == 1) rule.singles[2] = 1U << 2;
+  return rule;
+}
+
 }  // namespace
 
 Variable attention(const Variable& q, const Variable& k, const Variable& v, ops::AttentionMask mask,
@@ -29,16 +47,7 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, ops:
   require_rank(k, 4, "k must be [B, S, G, D]");
   require_rank(v, 4, "v must be [B, S, G, D]");
   const double factor = scale_or_default(scale, q.shape()[3]);
-  // Labels: 0 B, 1 T, 2 heads (H and G are cut together), 3 D, 4 S.
-  Op op("attention", {q, k, v},
-        TypeRule()
-            .input({0, 1, 2, 3})
-            .input({0, 4, 2, 3})
-            .input({0, 4, 2, 3})
-            .result({0, 1, 2, 3})
-            .needs_whole(1)
-            .needs_whole(3)
-            .needs_whole(4));
+  Op op("attention", {q, k, v}, head_rule(q.shape(), k.shape(), v.shape(), mask));
   ops::AttentionResult result = ops::attention(q.value(), k.value(), v.value(), mask, factor);
   if (op.records()) {
     op.gradient({0, 1, 2}, [q = Saved(q), k = Saved(k), v = Saved(v), out = Saved(result.out),
@@ -61,8 +70,6 @@ Variable attention(const Variable& q, const Variable& k, const Variable& v, ops:
 
 Variable attention(const Variable& qkv, ops::AttentionMask mask, double scale) {
   require_rank(qkv, 5, "qkv must be [B, T, 3, H, D]");
-  TESSERA_CHECK(qkv.shape()[2] == 3, "attention: qkv must be [B, T, 3, H, D], not {}",
-                qkv.shape().to_string());
   const double factor = scale_or_default(scale, qkv.shape()[4]);
   // Labels: 0 B, 1 T, 2 heads, 3 D, 4 the packing.
   Op op("attention", {qkv},
@@ -72,6 +79,8 @@ Variable attention(const Variable& qkv, ops::AttentionMask mask, double scale) {
             .needs_whole(1)
             .needs_whole(3)
             .needs_whole(4));
+  TESSERA_CHECK(qkv.shape()[2] == 3, "attention: qkv must be [B, T, 3, H, D], not {}",
+                qkv.shape().to_string());
   const auto part = [](const Tensor& packed, int which) { return packed.select(2, which); };
   const Tensor& packed = qkv.value();
   ops::AttentionResult result =

@@ -24,13 +24,16 @@ struct Dims {
   std::int64_t columns = 1;
   std::int64_t inner = 1;
 
-  Dims(const Shape& x, const Shape& w, int contracted_dims)
-      : lead(x.rank() - contracted_dims),
-        outputs(w.rank() - contracted_dims),
+  Dims(const Variable& x_operand, const Variable& w_operand, int contracted_dims)
+      : lead(x_operand.rank() - contracted_dims),
+        outputs(w_operand.rank() - contracted_dims),
         contracted(contracted_dims) {
-    const bool fits = contracted >= 1 && lead >= 0 && outputs >= 0 &&
-                      x.slice(lead, x.rank()) == w.slice(outputs, w.rank());
-    if (!fits) {
+    const Shape& x = x_operand.shape();
+    const Shape& w = w_operand.shape();
+    const bool has_dims = contracted >= 1 && lead >= 0 && outputs >= 0;
+    if (!has_dims || x.slice(lead, x.rank()) != w.slice(outputs, w.rank())) {
+      // Pieces that do not fit are most often a split of one operand only: the types tell.
+      if (has_dims) check_types(x_operand, w_operand);
       throw Error(ErrorCode::kShape,
                   fmt::format("linear: x {} and w {} do not agree in their last {} dims",
                               x.to_string(), w.to_string(), contracted));
@@ -55,6 +58,13 @@ struct Dims {
         .result(labels_of(lead + outputs))
         .linear_in(0)
         .linear_in(1);
+  }
+
+  /// The type of the product.
+  ShardingType check_types(const Variable& x, const Variable& w) const {
+    if (!x.context().checks_types()) return {};
+    const Variable operands[] = {x, w};
+    return infer_type("linear", operands, rule());
   }
 };
 
@@ -90,37 +100,40 @@ Tensor product(const Variable& x, const Variable& w, const Dims& dims) {
                      matrix(w.value(), dims.columns, dims.inner), Transpose::kNo, Transpose::kYes);
 }
 
+/// The type of the product plus its bias: the product first, so that a pending sum (row-parallel)
+/// rejects its bias.
+ShardingType type_with_bias(const Variable& x, const Variable& w, const Variable& bias,
+                            const Dims& dims) {
+  if (!x.context().checks_types()) return {};
+  auto product = std::make_shared<VariableState>();
+  product->value = x.value();
+  product->type = dims.check_types(x, w);
+  product->takes_gradient = x.takes_gradient() || w.takes_gradient();
+  const Variable operands[] = {Variable(product), bias};
+  return infer_type("linear (bias)", operands,
+                    TypeRule()
+                        .input(labels_of(dims.lead + dims.outputs))
+                        .input(labels_of(dims.outputs, dims.lead))
+                        .result(labels_of(dims.lead + dims.outputs))
+                        .jointly_linear());
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w, int contracted) {
-  const Dims dims(x.shape(), w.shape(), contracted);
+  const Dims dims(x, w, contracted);
   Op op("linear", {x, w}, dims.rule());
   add_product_gradients(op, x, w, dims);
   return op.output(product(x, w, dims).reshape(dims.result));
 }
 
 Variable linear(const Variable& x, const Variable& w, const Variable& bias, int contracted) {
-  const Dims dims(x.shape(), w.shape(), contracted);
+  const Dims dims(x, w, contracted);
+  const ShardingType type = type_with_bias(x, w, bias, dims);
   if (bias.shape() != w.shape().slice(0, dims.outputs)) {
     throw Error(ErrorCode::kShape,
                 fmt::format("linear: the bias {} must have the output dims of w {}",
                             bias.shape().to_string(), w.shape().to_string()));
-  }
-  // The type of the sum: the product first, so that a pending sum (row-parallel) rejects its bias.
-  ShardingType type = x.type();
-  if (x.context().checks_types()) {
-    const Variable operands[] = {x, w};
-    auto pending = std::make_shared<VariableState>();
-    pending->value = x.value();
-    pending->type = infer_type("linear", operands, dims.rule());
-    pending->takes_gradient = x.takes_gradient() || w.takes_gradient();
-    const Variable sum_operands[] = {Variable(pending), bias};
-    type = infer_type("linear (bias)", sum_operands,
-                      TypeRule()
-                          .input(labels_of(dims.lead + dims.outputs))
-                          .input(labels_of(dims.outputs, dims.lead))
-                          .result(labels_of(dims.lead + dims.outputs))
-                          .jointly_linear());
   }
   Op op("linear", {x, w, bias}, DeclaredType{type});
   add_product_gradients(op, x, w, dims);

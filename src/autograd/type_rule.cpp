@@ -68,7 +68,14 @@ struct Inference {
     return AxisType::invariant();
   }
 
-  /// The result for one S operand; checks the others against it.
+  /// The unit of an operand's split, in what all operands have in common; 0 if it cuts a group.
+  std::int32_t common_unit(std::size_t operand, const AxisType& type) const {
+    const std::int32_t group = rule.group[operand];
+    if (group == 1 || rule.inputs[operand][type.dim] != rule.grouped) return type.unit;
+    return type.unit % group == 0 ? type.unit / group : 0;
+  }
+
+  /// The result for one S operand; checks the others against it. None is P or I with a gradient.
   AxisType sharded(AxisId axis, std::size_t first) const {
     const AxisType shard = operands[first].type()[axis];
     const std::int8_t label = rule.inputs[first][shard.dim];
@@ -89,16 +96,22 @@ struct Inference {
       if (type.kind == AxisKind::kVarying) {
         has_varying = true;
       } else if (type.kind == AxisKind::kShard) {
-        if (dim != type.dim || type.unit != shard.unit || type.order != shard.order) {
+        if (dim != type.dim || type.order != shard.order) {
           reject(axis, "the operands are split differently",
                  "Bring them to one split: all_to_all (S(i)->S(j)) or all_gather (S->R)");
+        }
+        const std::int32_t unit = common_unit(i, type);
+        if (i != first && (unit == 0 || unit != common_unit(first, shard))) {
+          reject(axis,
+                 fmt::format("operand {} is split in units that do not belong to those of operand "
+                             "{}",
+                             i, first),
+                 "Give both placements units that hold the same whole groups, or gather: "
+                 "all_gather (S->R)");
         }
       } else if (dim >= 0 && (rule.singles[i] & (1U << dim)) == 0) {
         reject(axis, fmt::format("operand {} has the dim that is split elsewhere, but whole", i),
                "Take its own slice: I->S or R->S, or gather the split one: all_gather (S->R)");
-      } else if (type.kind != AxisKind::kReplicate && !is_flexible(operands[i], type.kind)) {
-        reject(axis, fmt::format("operand {} must be R beside a split operand", i),
-               "Convert it: I->R (identity forward, all-reduce of its gradient)");
       }
     }
     if (has_varying) return AxisType::varying();

@@ -52,6 +52,10 @@ struct TypeRule {
   std::array<std::uint8_t, kMaxInputs> singles{};  ///< bit d: dim d of the operand has size 1 and
                                                    ///< repeats where another's is longer
 
+  int grouped = -1;  ///< label that an operand may split in groups: its unit is that of the other
+                     ///< operands times its group (query heads per key head)
+  std::array<std::int32_t, kMaxInputs> group{1, 1, 1, 1, 1, 1};
+
   TypeRule& input(const DimLabels& labels) {
     inputs[static_cast<std::size_t>(input_count++)] = labels;
     return *this;
@@ -66,6 +70,11 @@ struct TypeRule {
   }
   TypeRule& linear_in(int operand) {
     linear |= 1U << operand;
+    return *this;
+  }
+  TypeRule& grouped_in(int operand, int label, std::int64_t size) {
+    grouped = label;
+    group[static_cast<std::size_t>(operand)] = static_cast<std::int32_t>(size);
     return *this;
   }
   TypeRule& jointly_linear() {
