@@ -22,6 +22,8 @@ using namespace tessera;
 
 namespace {
 
+constexpr const char* kUsage = "usage: train_gpt --config FILE [--set section.key=value]...";
+
 train::Config read_arguments(int argc, char** argv) {
   std::string file;
   std::vector<std::string> assignments;
@@ -29,14 +31,12 @@ train::Config read_arguments(int argc, char** argv) {
     const std::string argument = argv[i];
     if ((argument != "--config" && argument != "--set") || i + 1 == argc) {
       throw Error(ErrorCode::kConfig,
-                  fmt::format("unexpected argument \"{}\"; usage: train_gpt --config FILE "
-                              "[--set section.key=value]...",
-                              argument));
+                  fmt::format("unexpected argument \"{}\"; {}", argument, kUsage));
     }
     if (argument == "--config") file = argv[++i];
     if (argument == "--set") assignments.emplace_back(argv[++i]);
   }
-  if (file.empty()) throw Error(ErrorCode::kConfig, "usage: train_gpt --config FILE");
+  if (file.empty()) throw Error(ErrorCode::kConfig, kUsage);
   return train::load_config(file, assignments);
 }
 
@@ -135,6 +135,10 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--help") {
+    fmt::print("{}\n", kUsage);
+    return 0;
+  }
   return comm::run_main([&](const std::shared_ptr<comm::Communicator>& world) {
     train_gpt(read_arguments(argc, argv), world);
     return 0;
