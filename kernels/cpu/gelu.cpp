@@ -57,7 +57,7 @@ HWY_INLINE void exponent(D d, V x, V& high, V& low) {
 template <class D, hwy::EnableIf<hwy::IsSame<hn::TFromD<D>, float>()>* = nullptr>
 HWY_INLINE hn::Vec<D> exp_minus_u(D d, hn::Vec<D> x) {
   // Beyond +-12 the gate is 0 or 1 in f32; the bound keeps the low part finite. NaN stays.
-  x = hn::Max(hn::Set(d, -12.0F), hn::Min(hn::Set(d, 12.0F), x));
+  x = vec::clamped(x, hn::Set(d, -12.0F), hn::Set(d, 12.0F));
   hn::Vec<D> high, low;
   exponent(d, x, high, low);
   return vec::exp(d, hn::Neg(high), hn::Neg(low));

@@ -85,6 +85,13 @@ HWY_INLINE hn::Vec<D> fold_vectors(D d, const hn::TFromD<D>* x, std::int64_t cou
   return combine(a, b);
 }
 
+/// x within [low, high]; NaN stays, which Min and Max do not promise.
+template <class V>
+HWY_INLINE V clamped(V x, V low, V high) {
+  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  return hn::IfThenElse(hn::Gt(x, high), high, x);
+}
+
 /// Adds 1.5 2^mantissa: the sum's low bits are the nearest integer in two's complement.
 template <typename T>
 HWY_INLINE T rounding_magic() {
@@ -146,8 +153,7 @@ HWY_INLINE V exp(D d, V x, V low) {
   using T = hn::TFromD<D>;
   constexpr bool kIsF32 = sizeof(T) == 4;
   const auto c = [d](double value) { return hn::Set(d, static_cast<T>(value)); };
-  // The bound comes first: of a NaN and a number, x86 returns the second.
-  const V bounded = hn::Max(c(kIsF32 ? -104.0 : -746.0), hn::Min(c(kIsF32 ? 89.0 : 710.0), x));
+  const V bounded = clamped(x, c(kIsF32 ? -104.0 : -746.0), c(kIsF32 ? 89.0 : 710.0));
   const V magic = hn::Set(d, rounding_magic<T>());
   const V shifted = hn::MulAdd(bounded, c(1.44269504088896340736), magic);
   const V n = hn::Sub(shifted, magic);
