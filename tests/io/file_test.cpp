@@ -2,12 +2,11 @@
 #include "tessera/io/file.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <fstream>
 
+#include "file_size_limit.hpp"
 #include "tessera/core/error.hpp"
 
 namespace tessera::io {
@@ -31,28 +30,6 @@ class FileTest : public ::testing::Test {
   fs::path directory_;
 };
 
-/// While it lives, no file grows beyond `bytes`: what a full disk looks like to a writer.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &limit);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = nullptr;
-};
-
 TEST_F(FileTest, ReadsBackAnyBytes) {
   std::string bytes;
   for (int i = 0; i < 300000; ++i) bytes += static_cast<char>(i * 7 % 256);
@@ -67,7 +44,7 @@ TEST_F(FileTest, RefusedWriteLeavesTheOldFile) {
   write_file_atomically(directory_ / "file", "whole");
   std::string message;
   {
-    const FileSizeLimit limit(1000);
+    const testing::FileSizeLimit limit(1000);
     try {
       write_file_atomically(directory_ / "file", std::string(5000, 'x'));
     } catch (const Error& error) {
