@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -69,23 +68,31 @@ class Report {
  public:
   explicit Report(bool is_json) : is_json_(is_json) {}
   void add(const std::string& name, double gflops) {
-    values_.emplace_back(name, gflops);
+    gflops_ += entry(gflops_, name, gflops);
     if (!is_json_) fmt::print("{:<44}{:8.1f} GFLOP/s\n", name, gflops);
+    std::fflush(stdout);
+  }
+  /// A rate and what it is of the layers' matmul rate.
+  void add(const std::string& name, double gflops, double matmul_gflops) {
+    const double percent = 100.0 * gflops / matmul_gflops;
+    gflops_ += entry(gflops_, name, gflops);
+    percent_ += entry(percent_, name, percent);
+    if (!is_json_) fmt::print("{:<44}{:8.1f} GFLOP/s {:5.0f} % of matmul\n", name, gflops, percent);
     std::fflush(stdout);
   }
   void finish() const {
     if (!is_json_) return;
-    std::string line = "{\"bench\":\"gemm\",\"gflops\":{";
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      line +=
-          fmt::format("{}\"{}\":{:.1f}", i == 0 ? "" : ",", values_[i].first, values_[i].second);
-    }
-    fmt::print("{}}}}}\n", line);
+    fmt::print("{{\"bench\":\"gemm\",\"gflops\":{{{}}},\"percent_of_matmul\":{{{}}}}}\n", gflops_,
+               percent_);
   }
 
  private:
+  static std::string entry(const std::string& before, const std::string& name, double value) {
+    return fmt::format("{}\"{}\":{:.1f}", before.empty() ? "" : ",", name, value);
+  }
+
   bool is_json_;
-  std::vector<std::pair<std::string, double>> values_;
+  std::string gflops_, percent_;
 };
 
 /// The time-weighted rate over the layer shapes, which attention is compared with.
@@ -135,8 +142,7 @@ void bench_attention(Context& context, const std::string& prefix, int rounds, do
         return fmt::format("{}attention.{}.{}.t{}", prefix, is_causal ? "causal" : "full", pass, t);
       };
       const auto add = [&](const char* pass, double gflops) {
-        report.add(name(pass), gflops);
-        report.add(name(pass) + ".of_matmul_percent", 100.0 * gflops / matmul_gflops);
+        report.add(name(pass), gflops, matmul_gflops);
       };
       ops::AttentionResult result;
       add("forward", flops * 1e-9 / least_seconds(rounds, [&] {
