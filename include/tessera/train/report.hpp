@@ -17,7 +17,7 @@ namespace tessera::train {
 /// 2204.02311).
 double flops_per_token(const nn::GptConfig& config);
 
-/// The f32 matmul rate of this rank's threads in FLOP/s, measured for about 50 ms.
+/// The f32 matmul rate of this rank's threads in FLOP/s: the best of at least ten, for 50 ms.
 double measure_sgemm(Context& context);
 
 struct StepResult {
