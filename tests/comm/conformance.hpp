@@ -254,19 +254,31 @@ inline float sum_in_order(int size, std::int64_t i) {
   return sum;
 }
 
-/// The sum is taken in rank order, to the bit, whole or in buckets of any size.
+/// The sum is taken in rank order, to the bit, whole or in buckets of any size, in ordinary memory
+/// and in place.
 inline void expect_rank_order(comm::Communicator& world, Context& context) {
   const std::int64_t count = 600001;
-  for (const std::int64_t bucket : {count, std::int64_t{70001}}) {
-    const Tensor x = Tensor::empty(context, {count}, DType::kF32);
-    for (std::int64_t i = 0; i < count; ++i) x.data<float>()[i] = noise(world.rank(), i);
-    std::vector<comm::Work> works;
-    for (std::int64_t first = 0; first < count; first += bucket) {
-      works.push_back(world.all_reduce(x.narrow(0, first, std::min(bucket, count - first))));
+  const Tensor ordinary = Tensor::empty(context, {count}, DType::kF32);
+  const Tensor shared = world.allocate(context, {count}, DType::kF32);
+  for (const Tensor& x : {ordinary, shared}) {
+    for (const std::int64_t bucket : {count, std::int64_t{70001}}) {
+      for (std::int64_t i = 0; i < count; ++i) x.data<float>()[i] = noise(world.rank(), i);
+      std::vector<comm::Work> works;
+      for (std::int64_t first = 0; first < count; first += bucket) {
+        works.push_back(world.all_reduce(x.narrow(0, first, std::min(bucket, count - first))));
+      }
+      for (const comm::Work& work : works) work.wait();
+      for (std::int64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(x.data<float>()[i], sum_in_order(world.size(), i)) << "element " << i;
+      }
     }
-    for (const comm::Work& work : works) work.wait();
-    for (std::int64_t i = 0; i < count; ++i) {
-      ASSERT_EQ(x.data<float>()[i], sum_in_order(world.size(), i)) << "element " << i;
+    const std::int64_t part = 100001;
+    const Tensor whole = x.narrow(0, 0, part * world.size());
+    for (std::int64_t i = 0; i < whole.numel(); ++i) x.data<float>()[i] = noise(world.rank(), i);
+    const Tensor own = Tensor::empty(context, {part}, DType::kF32);
+    world.reduce_scatter(whole, own).wait();
+    for (std::int64_t i = 0; i < part; ++i) {
+      ASSERT_EQ(own.data<float>()[i], sum_in_order(world.size(), world.rank() * part + i));
     }
   }
 }
