@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# The programs that the tests start, and the suite Mpirun*, whose cases start mpirun themselves.
+# The tests start the programs of the build. Those of launched_test start mpirun themselves.
 if(TESSERA_MPI)
+  set(test_programs "${PROJECT_BINARY_DIR}/tests")
   add_executable(failing_backward "${PROJECT_SOURCE_DIR}/tests/cli/failing_backward.cpp")
-  set_target_properties(failing_backward PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  set_target_properties(failing_backward PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${test_programs}")
   target_link_libraries(failing_backward PRIVATE tessera_options tessera)
-  cmake_language(DEFER CALL add_dependencies cli_test failing_backward)
-  cmake_language(DEFER CALL tessera_discover cli_test mpi "Mpirun*")
+  add_executable(launched_test "${PROJECT_SOURCE_DIR}/tests/cli/launched.cpp")
+  set_target_properties(launched_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${test_programs}")
+  target_link_libraries(launched_test PRIVATE tessera_options GTest::gtest_main)
+  tessera_discover(launched_test mpi "*")
+  cmake_language(DEFER CALL add_dependencies launched_test tessera_program example_train_gpt
+    failing_backward)
 endif()
 cmake_language(DEFER CALL add_dependencies cli_test tessera_program example_train_gpt)

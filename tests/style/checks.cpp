@@ -280,6 +280,18 @@ Findings check_unfinished(const Tree& tree, const Layers&) {
   return findings;
 }
 
+/// Whether the tests.cmake beside a source builds it.
+bool is_built_beside(const Tree& tree, const SourceFile& source) {
+  const std::string list = source.path.substr(0, source.path.rfind('/')) + "/tests.cmake";
+  for (const auto& file : tree.files) {
+    if (file.path != list) continue;
+    return std::any_of(file.lines.begin(), file.lines.end(), [&source](const std::string& line) {
+      return line.find(source.path) != std::string::npos;
+    });
+  }
+  return false;
+}
+
 Findings check_tests(const Tree& tree, const Layers& layers) {
   static const std::regex kCase("^(TYPED_)?TEST(_F|_P)?\\((\\w+), *(\\w+)");
   Findings findings;
@@ -290,8 +302,9 @@ Findings check_tests(const Tree& tree, const Layers& layers) {
     if (!layers.contains(directory)) {
       findings.push_back({file.path, 0, "no test program is built from tests/" + directory});
     }
-    if (!file.name().ends_with("_test.cpp")) {
-      findings.push_back({file.path, 0, "not named *_test.cpp, so it is not built"});
+    if (!file.name().ends_with("_test.cpp") && !is_built_beside(tree, file)) {
+      findings.push_back(
+          {file.path, 0, "neither named *_test.cpp nor in tests.cmake, so it is not built"});
     }
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
       const int line = static_cast<int>(i) + 1;

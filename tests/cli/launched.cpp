@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kSeconds = 30.0;  ///< in which a failed job must be gone, on a busy machine
 
-class MpirunTest : public ProgramCase {
+class JobTest : public ProgramCase {
  protected:
   static std::vector<std::string> mpirun(const std::vector<std::string>& first,
                                          const std::vector<std::string>& second) {
@@ -37,7 +37,7 @@ class MpirunTest : public ProgramCase {
   }
 };
 
-TEST_F(MpirunTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
+TEST_F(JobTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
   const ProcessResult two = run(train());
   ASSERT_EQ(two.code, 0) << two.err;
   EXPECT_EQ(count_of(two.out, "2 rank(s)"), 1) << two.out;
@@ -54,7 +54,7 @@ TEST_F(MpirunTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
   }
 }
 
-TEST_F(MpirunTest, OneRankReportsWhatAllKnow) {
+TEST_F(JobTest, OneRankReportsWhatAllKnow) {
   for (const std::vector<std::string>& command : {train({"model.widht=3"}),
                                                   train({"train.batch=0"}),
                                                   {tessera(), "trian"},
@@ -66,7 +66,7 @@ TEST_F(MpirunTest, OneRankReportsWhatAllKnow) {
   }
 }
 
-TEST_F(MpirunTest, RanksThatDisagreeAreNamedWithTheKey) {
+TEST_F(JobTest, RanksThatDisagreeAreNamedWithTheKey) {
   std::vector<std::string> first = train();
   std::vector<std::string> second = train({"optim.lr=0.5"});
   first[0] = second[0] = mark(first[0]);
@@ -76,7 +76,7 @@ TEST_F(MpirunTest, RanksThatDisagreeAreNamedWithTheKey) {
   expect_no_run();
 }
 
-TEST_F(MpirunTest, ExistingRunIsReportedByTheRankThatLooked) {
+TEST_F(JobTest, ExistingRunIsReportedByTheRankThatLooked) {
   ASSERT_EQ(run(train()).code, 0);
   const ProcessResult result = run(train());
   expect_error(result, 2, {"rank 0: ", "already holds a run"});
@@ -84,13 +84,13 @@ TEST_F(MpirunTest, ExistingRunIsReportedByTheRankThatLooked) {
   EXPECT_EQ(metrics().size(), 4U);
 }
 
-TEST_F(MpirunTest, ExceptionInTheMiddleOfBackwardEndsAllRanks) {
+TEST_F(JobTest, ExceptionInTheMiddleOfBackwardEndsAllRanks) {
   const ProcessResult result = run({build_directory() / "tests" / "failing_backward"});
   expect_error(result, 1, {"rank 1: ", "the disk of rank 1 is on fire"});
   expect_all_gone(result);
 }
 
-TEST_F(MpirunTest, CtrlCEndsAllRanksWithWholeLines) {
+TEST_F(JobTest, CtrlCEndsAllRanksWithWholeLines) {
   ProcessOptions options;
   options.signal = SIGINT;
   options.until = root_ / "out" / "metrics.jsonl";
