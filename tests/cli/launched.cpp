@@ -54,6 +54,45 @@ TEST_F(JobTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
   }
 }
 
+/// The King James Bible; skips the test where the program that prints it is not installed.
+#define WRITE_BIBLE_OR_SKIP()                                                                    \
+  do {                                                                                           \
+    const ProcessResult bible = run_process({"bible", "Gen1:1-Rev22:21"}, {.directory = root_}); \
+    if (bible.code != 0) GTEST_SKIP() << "needs the program bible (package bible-kjv)";          \
+    write("book.txt", bible.out);                                                                \
+  } while (false)
+
+/// The quickstart's run, with its own configuration, for `steps` steps; the held-out loss.
+class QuickstartCase : public JobTest {
+ protected:
+  double held_out_loss(const std::string& steps) {
+    const auto config =
+        std::filesystem::path(TESSERA_SOURCE_DIR) / "examples" / "configs" / "quickstart.toml";
+    std::filesystem::copy_file(config, root_ / "run.toml",
+                               std::filesystem::copy_options::overwrite_existing);
+    std::vector<std::string> assignments = {"data.path=book.txt", "log.directory=out"};
+    if (!steps.empty()) assignments.push_back("train.steps=" + steps);
+    ProcessOptions options;
+    options.timeout = std::chrono::seconds(1000);
+    const ProcessResult result = run(train(assignments), options);
+    EXPECT_EQ(result.code, 0) << result.err;
+    const auto lines = metrics();
+    return lines.empty() ? 99.0 : lines.back()["val_loss"].get<double>();
+  }
+};
+using SlowQuickstartTest = QuickstartCase;
+using QuickstartTest = QuickstartCase;
+
+TEST_F(QuickstartTest, LearnsPairsOfLettersIn150Steps) {
+  WRITE_BIBLE_OR_SKIP();
+  EXPECT_LT(held_out_loss("150"), 2.4);
+}
+
+TEST_F(SlowQuickstartTest, ReachesTheHeldOutLossThatItPromises) {
+  WRITE_BIBLE_OR_SKIP();
+  EXPECT_LT(held_out_loss(""), 1.45);
+}
+
 TEST_F(JobTest, OneRankReportsWhatAllKnow) {
   for (const std::vector<std::string>& command : {train({"model.widht=3"}),
                                                   train({"train.batch=0"}),
