@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "backend_options.hpp"
 #include "tessera_comm_backends.inc"
 
 namespace tessera::comm {
@@ -18,7 +17,7 @@ namespace {
 
 struct Entry {
   std::string_view name;
-  MakeWorld make;
+  std::shared_ptr<Communicator> (*make)();  ///< a backend without a world (threads) refuses
 };
 
 constexpr Entry kBackends[] = {
