@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tessera/comm/backends.hpp"
+#include "tessera/comm/decorators.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/optim/adamw.hpp"
 #include "tiny_run.hpp"
@@ -75,6 +76,30 @@ TEST(DdpTest, IsBitwiseIndependentOfBucketSize) {
     const TinyRunResult other = run_on(3, options)[0];
     EXPECT_EQ(small.weights, other.weights);
     EXPECT_EQ(small.losses, other.losses);
+  }
+}
+
+TEST(DdpTest, IsBitwiseIndependentOfInjectedDelays) {
+  TinyRunOptions options;
+  options.dtype = DType::kF32;
+  options.steps = 5;
+  options.ddp.bucket_bytes = 2048;
+  const TinyRunResult calm = run_on(3, options)[0];
+  for (const std::uint64_t seed : {1U, 2U}) {
+    std::vector<TinyRunResult> results(3);
+    comm::run_threads(
+        3,
+        [&](std::shared_ptr<comm::Communicator> world) {
+          const auto rank = static_cast<std::size_t>(world->rank());
+          const comm::DelayOptions delays{seed * 10 + rank, std::chrono::microseconds(1000)};
+          results[rank] = tiny_run(comm::delayed(std::move(world), delays), options);
+        },
+        kTimeout);
+    for (const TinyRunResult& late : results) {
+      EXPECT_EQ(calm.weights, late.weights);
+      EXPECT_EQ(calm.losses, late.losses);
+      EXPECT_EQ(calm.norms, late.norms);
+    }
   }
 }
 
