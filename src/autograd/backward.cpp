@@ -146,7 +146,7 @@ class NodeRun final : public Gradients {
     if (!wants(input)) return;
     Context& context = *node_.outputs[0].context;
     if (context.has_observers()) {
-      context.notify(OpPhase::kBackward, node_.name, gradient, ShardingType());
+      context.notify(OpPhase::kBackward, node_.name, gradient, type_of(edge_of(input)).dual());
     }
     engine_.contribute(edge_of(input), std::move(gradient));
   }
@@ -157,6 +157,10 @@ class NodeRun final : public Gradients {
   }
 
  private:
+  static const ShardingType& type_of(const Edge& edge) {
+    if (edge.leaf != nullptr) return edge.leaf->type;
+    return edge.node->outputs[static_cast<std::size_t>(edge.output)].type;
+  }
   const Edge& edge_of(int input) const { return node_.inputs[static_cast<std::size_t>(input)]; }
 
   const Node& node_;

@@ -10,19 +10,15 @@
 namespace tessera::autograd {
 namespace {
 
-/// Where the local tensor lies: every split multiplies the global size and shifts the offset, the
-/// innermost split first.
+/// Where the local tensor lies in the whole.
 ops::GlobalWindow global_window(const Variable& x, const Context::BatchOrigin& origin) {
   const ShardingType& type = x.type();
   ops::GlobalWindow window{x.shape(), Shape::filled(x.rank(), 0)};
-  for (int order = type.count() - 1; order >= 0; --order) {
-    for (AxisId axis = 0; axis < type.count(); ++axis) {
-      const AxisType& t = type[axis];
-      if (t.kind != AxisKind::kShard || t.order != order) continue;
-      const auto& info = type.axes()->axes[static_cast<std::size_t>(axis)];
-      window.offset[t.dim] += info.coordinate * window.global_shape[t.dim];
-      window.global_shape[t.dim] *= info.size;
-    }
+  for (AxisId axis = 0; axis < type.count(); ++axis) {
+    const AxisType& t = type[axis];
+    if (t.kind != AxisKind::kShard) continue;
+    window.global_shape[t.dim] = t.size;
+    window.offset[t.dim] = type.range(t.dim, t.size).first;
   }
   if (x.rank() > 0) window.offset[0] += origin.first_row;
   return window;

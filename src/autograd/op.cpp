@@ -127,18 +127,19 @@ std::vector<Variable> Op::outputs(std::span<const Tensor> values,
   for (std::size_t i = 0; i < values.size(); ++i) {
     auto state = std::make_shared<VariableState>();
     state->value = values[i];
-    state->type = types[i];
+    state->type = types[i].over(values[i].shape());
     state->takes_gradient = takes_gradient_ && is_floating(values[i].dtype());
     state->is_leaf = false;
     state->is_weight_side = is_weight_side_;
     if (node_ != nullptr) {
-      node_->outputs.push_back({values[i].shape(), values[i].dtype(), types[i], context_});
+      node_->outputs.push_back({values[i].shape(), values[i].dtype(), state->type, context_});
       if (state->takes_gradient) {
         state->node = node_;
         state->output = static_cast<int>(i);
       }
     }
-    if (context_->has_observers()) context_->notify(OpPhase::kForward, name_, values[i], types[i]);
+    if (context_->has_observers())
+      context_->notify(OpPhase::kForward, name_, values[i], state->type);
     results.emplace_back(std::move(state));
   }
   return results;

@@ -21,9 +21,11 @@ AxisType reshaped(const AxisType& type, const Shape& from, const Shape& to,
     if (seen == before && (to[dim] != 1 || from[type.dim] == 1)) {
       // Elements that stay together: unit * (elements per index of the old dim).
       const std::int64_t together = type.unit * from.numel(type.dim + 1, from.rank());
+      const std::int64_t all = type.size * from.numel(type.dim + 1, from.rank());
       const std::int64_t per_index = to.numel(dim + 1, to.rank());
-      if (per_index > 0 && together % per_index == 0 && together > 0) {
-        return AxisType::shard(dim, static_cast<int>(together / per_index), type.order);
+      if (per_index > 0 && together % per_index == 0 && together > 0 && all % per_index == 0) {
+        return AxisType::shard(dim, static_cast<int>(together / per_index), type.order)
+            .of(all / per_index);
       }
       break;
     }

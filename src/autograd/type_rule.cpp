@@ -75,6 +75,12 @@ struct Inference {
     return type.unit % group == 0 ? type.unit / group : 0;
   }
 
+  /// The size of the whole of a split dim, in what all operands have in common.
+  std::int64_t common_size(std::size_t operand, const AxisType& type) const {
+    const bool is_group = rule.inputs[operand][type.dim] == rule.grouped;
+    return is_group ? type.size / rule.group[operand] : type.size;
+  }
+
   /// The result for one S operand; checks the others against it. None is P or I with a gradient.
   AxisType sharded(AxisId axis, std::size_t first) const {
     const AxisType shard = operands[first].type()[axis];
@@ -109,6 +115,13 @@ struct Inference {
                  "Give both placements units that hold the same whole groups, or gather: "
                  "all_gather (S->R)");
         }
+        if (common_size(i, type) != common_size(first, shard)) {
+          reject(axis,
+                 fmt::format("operand {} is a chunk of a dim of another size than operand {}'s", i,
+                             first),
+                 "Pieces of different wholes do not belong together; gather them: all_gather "
+                 "(S->R)");
+        }
       } else if (dim >= 0 && (rule.singles[i] & (1U << dim)) == 0) {
         reject(axis, fmt::format("operand {} has the dim that is split elsewhere, but whole", i),
                "Take its own slice: I->S or R->S, or gather the split one: all_gather (S->R)");
@@ -116,7 +129,8 @@ struct Inference {
     }
     if (has_varying) return AxisType::varying();
     const int dim = rule.output.find(label);
-    return dim < 0 ? AxisType::partial() : AxisType::shard(dim, shard.unit, shard.order);
+    return dim < 0 ? AxisType::partial()
+                   : AxisType::shard(dim, shard.unit, shard.order).of(shard.size);
   }
 
   AxisType infer(AxisId axis) const {

@@ -11,8 +11,8 @@ Variable::Variable(Tensor value, ShardingType type, TakesGradient takes)
   TESSERA_CHECK(takes == TakesGradient::kNo || is_floating(value.dtype()),
                 "only floating tensors take gradients, not {}", to_string(value.dtype()));
   state_->grad_dtype = value.dtype();
+  state_->type = type.over(value.shape());
   state_->value = std::move(value);
-  state_->type = type;
   state_->takes_gradient = takes == TakesGradient::kYes;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <iterator>
 
 #include "tessera/core/error.hpp"
 
@@ -32,7 +33,10 @@ Allocator::Block Allocator::allocate(std::size_t bytes, MemoryCategory category)
     cached_bytes_ -= found->first;
     cache_.erase(found);
   }
-  if (block.data == nullptr) block.data = std::aligned_alloc(kAlignment, size);
+  if (block.data == nullptr) {
+    if (limit_bytes_ != 0) shrink_cache(limit_bytes_ - tracker_.current_total() - size);
+    block.data = std::aligned_alloc(kAlignment, size);
+  }
   if (block.data == nullptr) {
     lock.unlock();
     trim();
@@ -56,11 +60,18 @@ void Allocator::release(const Block& block) noexcept {
   }
 }
 
+void Allocator::shrink_cache(std::size_t bytes) noexcept {
+  while (cached_bytes_ > bytes) {
+    const auto largest = std::prev(cache_.end());
+    std::free(largest->second);
+    cached_bytes_ -= largest->first;
+    cache_.erase(largest);
+  }
+}
+
 void Allocator::trim() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto& [size, data] : cache_) std::free(data);
-  cache_.clear();
-  cached_bytes_ = 0;
+  shrink_cache(0);
 }
 
 std::size_t Allocator::cached_bytes() const {

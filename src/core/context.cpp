@@ -43,7 +43,8 @@ void Context::remove_observer(int token) {
 
 void Context::notify(OpPhase phase, std::string_view op, const Tensor& value,
                      const ShardingType& type) const {
-  for (const auto& [token, observer] : observers_) observer(phase, op, value, type);
+  const auto observers = observers_;  // an observer may add or remove some
+  for (const auto& [token, observer] : observers) observer(phase, op, value, type);
 }
 
 }  // namespace tessera

@@ -227,19 +227,19 @@ Tensor Tensor::select(int dim, std::int64_t index) const {
 }
 
 Tensor Tensor::broadcast_to(const Shape& shape) const {
-  TESSERA_CHECK(shape.rank() >= rank(), "{} does not broadcast to {}", shape_.to_string(),
-                shape.to_string());
-  Shape strides = Shape::filled(shape.rank(), 0);
   const int lead = shape.rank() - rank();
-  for (int i = 0; i < rank(); ++i) {
-    const std::int64_t wanted = shape[lead + i];
-    TESSERA_CHECK(shape_[i] == wanted || shape_[i] == 1, "{} does not broadcast to {}",
-                  shape_.to_string(), shape.to_string());
-    strides[lead + i] = shape_[i] == wanted ? strides_[i] : 0;
+  bool fits = lead >= 0;
+  Shape strides = Shape::filled(shape.rank(), 0);
+  for (int i = 0; fits && i < shape.rank(); ++i) {
+    fits = shape[i] >= 0;
+    if (i < lead) continue;
+    const std::int64_t own = shape_[i - lead];
+    fits = fits && (own == shape[i] || own == 1);
+    strides[i] = own == shape[i] ? strides_[i - lead] : 0;
   }
-  for (const std::int64_t size : shape) {
-    TESSERA_CHECK(size >= 0, "{} does not broadcast to {}: a size is negative", shape_.to_string(),
-                  shape.to_string());
+  if (!fits) {
+    throw Error(ErrorCode::kShape,
+                fmt::format("{} does not broadcast to {}", shape_.to_string(), shape.to_string()));
   }
   return Tensor(storage_, dtype_, shape, strides, offset_);
 }

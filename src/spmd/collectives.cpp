@@ -22,11 +22,25 @@ struct Group {
   const Mesh& mesh;
   std::string_view name;
   comm::Communicator& communicator;
+  std::vector<int> sizes;  ///< of its axes, outermost first
 
-  Group(const Mesh& m, std::string_view n) : mesh(m), name(n), communicator(*m.communicator(n)) {}
+  Group(const Mesh& m, std::string_view n) : mesh(m), name(n), communicator(*m.communicator(n)) {
+    for (const AxisId axis : m.group(n)) {
+      sizes.push_back(m.axes()->axes[static_cast<std::size_t>(axis)].size);
+    }
+  }
 
+  /// Rank `rank`'s range of a dim: each axis cuts the chunk of the axis before.
   ChunkRange chunk(std::int64_t size, std::int64_t unit, int rank) const {
-    return balanced_chunk(size, unit, communicator.size(), rank);
+    ChunkRange range{0, size};
+    int below = communicator.size();
+    for (const int axis_size : sizes) {
+      below /= axis_size;
+      const ChunkRange inner =
+          balanced_chunk(range.size, unit, axis_size, rank / below % axis_size);
+      range = {range.first + inner.first, inner.size};
+    }
+    return range;
   }
   ChunkRange own(std::int64_t size, std::int64_t unit) const {
     return chunk(size, unit, communicator.rank());
@@ -209,29 +223,38 @@ bool is_allowed(const AxisType& a, const AxisType& b) {
   return false;
 }
 
+/// Number of axes that split a dim.
+int splits(const ShardingType& type, int dim) {
+  int count = 0;
+  for (AxisId axis = 0; axis < type.count(); ++axis) {
+    if (type[axis].kind == AxisKind::kShard && type[axis].dim == dim) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
-Variable convert(const Variable& x, const Mesh& mesh, std::string_view group_name, AxisType to,
-                 std::int64_t global_size) {
+Variable convert(const Variable& x, const Mesh& mesh, std::string_view group_name, AxisType to) {
   const Group group(mesh, group_name);
   TESSERA_CHECK(x.type().axes() == mesh.axes(),
                 "convert: the operand is typed on [{}], not on this mesh", to_string(x.type()));
   const AxisType from = common_type(x.type(), group);
   if (!is_allowed(from, to)) reject(group, from, to, "is not a conversion");
+  ShardingType others = x.type();  // without the splits of this group
+  for (const AxisId axis : mesh.group(group_name)) others[axis] = AxisType::invariant();
   Conversion conversion{group, from, to, x.shape()};
   if (from.kind == AxisKind::kShard) {
-    conversion.global[from.dim] =
-        global_size > 0 ? global_size : x.shape()[from.dim] * group.communicator.size();
-    const std::int64_t expected = group.own(conversion.global[from.dim], from.unit).size;
-    TESSERA_CHECK(
-        expected == x.shape()[from.dim],
-        "convert: dim {} of size {} is not this rank's chunk ({}) of {} elements in units of "
-        "{}; give the global size",
-        from.dim, x.shape()[from.dim], expected, conversion.global[from.dim], from.unit);
+    if (from.order != splits(others, from.dim)) {
+      reject(group, from, to, "has splits inside it; undo the innermost first");
+    }
+    conversion.global[from.dim] = others.range(from.dim, from.size).size;
   }
   if (to.kind == AxisKind::kShard) {
     TESSERA_CHECK(to.dim >= 0 && to.dim < x.rank(), "convert: {} is not a dim of {}", to.dim,
                   x.shape().to_string());
+    to.order = static_cast<std::uint8_t>(splits(others, to.dim));
+    to.size = to.order == 0 ? x.shape()[to.dim] : -1;  // else the outer splits know it
+    conversion.to = to;
   }
   Op op("convert", {x}, DeclaredType{mesh.with(x.type(), group_name, to)}, OpSide::kConversion);
   op.gradient({0}, [conversion](Gradients& g) { g.add(0, conversion.backward(g.dy())); });
@@ -252,7 +275,7 @@ std::uint64_t hash_tensor(const Tensor& value) {
   return hash;
 }
 
-void compare_replicas(const Mesh& mesh, std::string_view op, const Tensor& value,
+void compare_replicas(const Mesh& mesh, OpPhase phase, std::string_view op, const Tensor& value,
                       const ShardingType& type) {
   if (type.axes() != mesh.axes()) return;
   for (AxisId axis = 0; axis < type.count(); ++axis) {
@@ -269,9 +292,10 @@ void compare_replicas(const Mesh& mesh, std::string_view op, const Tensor& value
       if (hashes[static_cast<std::size_t>(r)] == hashes[0]) continue;
       throw Error(
           ErrorCode::kShardingType,
-          fmt::format("{}: the output is {} on mesh axis {}, but the ranks at coordinates 0 "
-                      "and {} hold different values",
-                      op, to_string(type[axis]), info.name, r));
+          fmt::format("{}: the {} is {} on mesh axis {}, but the ranks at coordinates 0 and {} "
+                      "hold different values",
+                      op, phase == OpPhase::kForward ? "output" : "gradient", to_string(type[axis]),
+                      info.name, r));
     }
   }
 }
@@ -280,10 +304,9 @@ void compare_replicas(const Mesh& mesh, std::string_view op, const Tensor& value
 
 ReplicaCheckScope::ReplicaCheckScope(const Mesh& mesh)
     : mesh_(mesh),
-      token_(mesh.context().add_observer([&mesh](OpPhase phase, std::string_view op,
-                                                 const Tensor& value, const ShardingType& type) {
-        if (phase == OpPhase::kForward) compare_replicas(mesh, op, value, type);
-      })) {}
+      token_(mesh.context().add_observer(
+          [&mesh](OpPhase phase, std::string_view op, const Tensor& value,
+                  const ShardingType& type) { compare_replicas(mesh, phase, op, value, type); })) {}
 
 ReplicaCheckScope::~ReplicaCheckScope() { mesh_.context().remove_observer(token_); }
 

@@ -71,7 +71,10 @@ Mesh::Mesh(Context& context, std::shared_ptr<comm::Communicator> world,
     for (const std::string& name : group.axes) made.axes.push_back(axis(name));
     groups_.push_back(std::move(made));
   }
-  for (Group& group : groups_) group.communicator = split(*world_, *axes_, group.axes);
+  for (Group& group : groups_) {
+    group.communicator = split(*world_, *axes_, group.axes);
+    group.communicator->set_label(group.name);  // for messages and traces
+  }
 }
 
 AxisId Mesh::axis(std::string_view name) const {

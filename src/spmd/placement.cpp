@@ -31,20 +31,6 @@ void fill_rows(const Tensor& local, const Placement& placement, RandomKey key, d
 
 }  // namespace
 
-ChunkRange Placement::range(int dim) const {
-  ChunkRange range{0, global_shape[dim]};
-  for (int order = 0; order < type.count(); ++order) {
-    for (AxisId axis = 0; axis < type.count(); ++axis) {
-      const AxisType& t = type[axis];
-      if (t.kind != AxisKind::kShard || t.dim != dim || t.order != order) continue;
-      const auto& info = type.axes()->axes[static_cast<std::size_t>(axis)];
-      const ChunkRange inner = balanced_chunk(range.size, t.unit, info.size, info.coordinate);
-      range = {range.first + inner.first, inner.size};
-    }
-  }
-  return range;
-}
-
 Shape Placement::local_shape() const {
   Shape shape = global_shape;
   for (int d = 0; d < shape.rank(); ++d) shape[d] = range(d).size;

@@ -408,5 +408,24 @@ TEST_F(EngineTest, ProfilerSeesForwardAndBackward) {
   EXPECT_EQ(seen, (std::vector<std::string>{"gelu op", "sum op", "sum backward", "gelu backward"}));
 }
 
+TEST(ObservedBackwardTest, GradientsComeWithTheDualTypeOfTheirInput) {
+  const auto context = Context::create();
+  const AxisTable* axes = context->intern_axes(AxisTable{{{"dp", 2, 0}}});
+  const Variable x(noise_tensor(*context, {3, 2}, 1), ShardingType(axes, AxisType::shard(0)),
+                   TakesGradient::kYes);
+  const Variable w(noise_tensor(*context, {4, 2}, 2), ShardingType(axes, AxisType::replicate()),
+                   TakesGradient::kYes);
+  const Variable y = linear(scale(x, 2.0), w);
+  std::vector<std::string> seen;
+  context->add_observer(
+      [&](OpPhase phase, std::string_view op, const Tensor& value, const ShardingType& type) {
+        EXPECT_EQ(phase, OpPhase::kBackward);
+        seen.push_back(std::string(op) + value.shape().to_string() + " " + to_string(type));
+      });
+  backward(y, noise_tensor(*context, {3, 4}, 3));
+  EXPECT_EQ(seen, (std::vector<std::string>{"linear[3, 2] dp: S(0 of 6)", "linear[4, 2] dp: P",
+                                            "scale[3, 2] dp: S(0 of 6)"}));
+}
+
 }  // namespace
 }  // namespace tessera::autograd

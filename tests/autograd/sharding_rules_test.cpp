@@ -128,7 +128,10 @@ class Simulation {
       leaves_.emplace_back();
       for (std::size_t i = 0; i < types_.size(); ++i) {
         ShardingType type = checks_types ? ShardingType(axes) : ShardingType();
-        for (int a = 0; a < type.count(); ++a) type[a] = types_[i][static_cast<std::size_t>(a)];
+        for (int a = 0; a < type.count(); ++a) {
+          type[a] = types_[i][static_cast<std::size_t>(a)];
+          if (type[a].kind == AxisKind::kShard) type[a].size = wholes_[i].shape[type[a].dim];
+        }
         leaves_.back().push_back(make_leaf(*context, case_.operands[i],
                                            pieces_[i][static_cast<std::size_t>(rank)], type));
       }

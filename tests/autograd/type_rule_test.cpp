@@ -82,7 +82,7 @@ TEST_F(TypeRuleTest, PendingSumTimesASplitIsRejected) {
       [&] {
         linear(value({4, 6}, kR, kP), value({5, 6}, kR, shard(0)));
       },
-      {"linear", "axis tp", "P, S(0)", "reduce_scatter (P->S)"});
+      {"linear", "axis tp", "P, S(0 of 10)", "reduce_scatter (P->S)"});
 }
 
 TEST_F(TypeRuleTest, NonLinearFunctionsOfAPendingSumAreRejected) {
@@ -109,14 +109,14 @@ TEST_F(TypeRuleTest, WeightsThatMeetDataParallelInputUnconvertedAreRejected) {
       [&] {
         linear(x, weight({5, 6}, kI, kI, "layers.0.up"));
       },
-      {"linear", "axis dp", "size 2", "S(0), I (layers.0.up)", "I->R"});
+      {"linear", "axis dp", "size 2", "S(0 of 8), I (layers.0.up)", "I->R"});
   const Variable norm = weight({6}, kI, kI, "norm");
   expect_rejected([&] { layer_norm(x, norm, norm); }, {"layer_norm", "axis dp", "I->R"});
   expect_rejected(
       [&] {
         embedding(weight({5, 6}, kI, kI, "table"), indices({4}, shard(0), kI));
       },
-      {"embedding", "axis dp", "I (table), S(0)", "I->R"});
+      {"embedding", "axis dp", "I (table), S(0 of 8)", "I->R"});
   expect_rejected([&] { add(x, weight({6}, kI, kI, "bias")); }, {"add", "axis dp", "I->R"});
 }
 
@@ -124,16 +124,16 @@ TEST_F(TypeRuleTest, NormWeightsInsideASequenceRegionMustBeConverted) {
   const Variable x = value({4, 3, 6}, shard(0), shard(1));
   const Variable norm = weight({6}, kR, kI, "norm");
   expect_rejected([&] { layer_norm(x, norm, norm); },
-                  {"layer_norm", "axis tp", "S(1), I (norm)", "I->R"});
+                  {"layer_norm", "axis tp", "S(1 of 6), I (norm)", "I->R"});
   const Variable converted = weight({6}, kR, kR, "norm");
-  EXPECT_EQ(layer_norm(x, converted, converted).type(), types(shard(0), shard(1)));
+  EXPECT_EQ(layer_norm(x, converted, converted).type(), types(shard(0), shard(1)).over({4, 3, 6}));
 }
 
 TEST_F(TypeRuleTest, ColumnParallelInputMustBeConverted) {
   const Variable x = value({4, 6}, kI, kI);
   const Variable w = weight({5, 6}, kI, shard(0), "up");
-  expect_rejected([&] { linear(x, w); }, {"linear", "axis tp", "I, S(0) (up)", "I->R"});
-  EXPECT_EQ(linear(value({4, 6}, kI, kR), w).type(), types(kI, shard(1)));
+  expect_rejected([&] { linear(x, w); }, {"linear", "axis tp", "I, S(0 of 10) (up)", "I->R"});
+  EXPECT_EQ(linear(value({4, 6}, kI, kR), w).type(), types(kI, shard(1)).over({4, 5}));
 }
 
 TEST_F(TypeRuleTest, RowBiasBeforeTheReductionIsRejected) {
@@ -162,12 +162,12 @@ TEST_F(TypeRuleTest, SplitVocabularyCannotEnterAPlainLoss) {
       [&] {
         cross_entropy(value({4, 6}, kI, shard(1)), indices({4}, kI, kI));
       },
-      {"cross_entropy", "axis tp", "S(1)", "whole", "all_gather"});
+      {"cross_entropy", "axis tp", "S(1 of 12)", "whole", "all_gather"});
   expect_rejected(
       [&] {
         embedding(weight({6, 4}, kR, shard(0), "table"), indices({4}, kR, kR));
       },
-      {"embedding", "axis tp", "S(0) (table)", "whole"});
+      {"embedding", "axis tp", "S(0 of 12) (table)", "whole"});
 }
 
 TEST_F(TypeRuleTest, SplitNormDimIsRejected) {
@@ -176,12 +176,12 @@ TEST_F(TypeRuleTest, SplitNormDimIsRejected) {
       [&] {
         layer_norm(value({4, 6}, kR, shard(1)), w, w);
       },
-      {"layer_norm", "axis tp", "S(1)", "all_to_all"});
+      {"layer_norm", "axis tp", "S(1 of 12)", "all_to_all"});
 }
 
 TEST_F(TypeRuleTest, SplitSequenceCannotEnterPlainAttention) {
   const Variable q = value({2, 3, 2, 4}, shard(0), shard(1));
-  expect_rejected([&] { attention(q, q, q); }, {"attention", "axis tp", "S(1)", "whole"});
+  expect_rejected([&] { attention(q, q, q); }, {"attention", "axis tp", "S(1 of 6)", "whole"});
 }
 
 TEST_F(TypeRuleTest, KeyHeadsMustBeSplitInTheGroupsOfTheQueryHeads) {
@@ -189,7 +189,7 @@ TEST_F(TypeRuleTest, KeyHeadsMustBeSplitInTheGroupsOfTheQueryHeads) {
   const Variable k = value({1, 3, 2, 2}, kI, shard(2));
   expect_rejected([&] { attention(q, k, k); }, {"attention", "axis tp", "units"});
   const Variable grouped = value({1, 3, 4, 2}, kI, AxisType::shard(2, 2));
-  EXPECT_EQ(attention(grouped, k, k).type()[1], AxisType::shard(2, 2));
+  EXPECT_EQ(attention(grouped, k, k).type()[1], AxisType::shard(2, 2).of(8));
 }
 
 TEST_F(TypeRuleTest, DifferentSplitsDoNotMeet) {
@@ -197,17 +197,38 @@ TEST_F(TypeRuleTest, DifferentSplitsDoNotMeet) {
       [&] {
         add(value({4, 4}, kR, shard(0)), value({4, 4}, kR, shard(1)));
       },
-      {"add", "axis tp", "S(0), S(1)", "all_to_all"});
+      {"add", "axis tp", "S(0 of 8), S(1 of 8)", "all_to_all"});
   expect_rejected(
       [&] {
         add(value({4, 4}, kR, shard(0)), value({4, 4}, kR, kR));
       },
-      {"add", "axis tp", "S(0), R", "R->S"});
+      {"add", "axis tp", "S(0 of 8), R", "R->S"});
   expect_rejected(
       [&] {
         add(value({4, 4}, kR, shard(0)), value({4, 4}, kR, AxisType::shard(0, 2)));
       },
-      {"add", "S(0), S(0, unit 2)"});
+      {"add", "S(0 of 8), S(0 of 8, unit 2)"});
+}
+
+TEST_F(TypeRuleTest, PiecesOfDifferentWholesDoNotMeet) {
+  // Two rows here: the second half of 4, or the end of 5.
+  expect_rejected(
+      [&] {
+        add(value({2, 4}, kR, shard(0)), value({2, 4}, kR, shard(0).of(5)));
+      },
+      {"add", "axis tp", "S(0 of 4), S(0 of 5)", "another size"});
+}
+
+TEST_F(TypeRuleTest, ChunksThatAreNotAlikeMustNameTheWhole) {
+  const Variable x = value({2, 6}, kI, shard(0).of(5));
+  EXPECT_EQ(gelu(x).type(), types(kI, shard(0).of(5)));
+  EXPECT_EQ(reshape(x, {12}).type(), types(kI, AxisType::shard(0, 6).of(30)));
+  EXPECT_EQ(reshape(reshape(x, {12}), {2, 2, 3}).type(), types(kI, shard(0).of(5)));
+  expect_rejected(
+      [&] {
+        value({2, 6}, kI, shard(0).of(6));
+      },
+      {"dim 0", "[2, 6]", "S(0 of 6)", "chunk of 6 elements has 3"});
 }
 
 TEST_F(TypeRuleTest, SplitOfOneOperandAloneIsAnErrorOfTypesNotOfShapes) {
@@ -216,7 +237,7 @@ TEST_F(TypeRuleTest, SplitOfOneOperandAloneIsAnErrorOfTypesNotOfShapes) {
       [&] {
         linear(x, weight({5, 6}, kR, kR, "w"));
       },
-      {"linear", "axis tp", "S(1), R (w)", "R->S"});
+      {"linear", "axis tp", "S(1 of 6), R (w)", "R->S"});
 }
 
 TEST_F(TypeRuleTest, DropoutNeedsAPlaceForEveryElement) {
@@ -234,7 +255,7 @@ TEST_F(TypeRuleTest, NarrowOfASplitDimIsRejected) {
       [&] {
         narrow(value({4, 6}, kI, shard(1)), 1, 0, 2);
       },
-      {"narrow", "axis tp", "S(1)", "whole"});
+      {"narrow", "axis tp", "S(1 of 12)", "whole"});
 }
 
 TEST_F(TypeRuleTest, SplitThatDoesNotStayContiguousCannotBeReshaped) {
@@ -242,7 +263,7 @@ TEST_F(TypeRuleTest, SplitThatDoesNotStayContiguousCannotBeReshaped) {
       [&] {
         reshape(value({4, 6}, kI, shard(1)), {24});
       },
-      {"reshape", "axis tp", "S(1)", "S->R"});
+      {"reshape", "axis tp", "S(1 of 12)", "S->R"});
 }
 
 TEST_F(TypeRuleTest, LeavesOfDifferentMeshesDoNotMeet) {
@@ -252,7 +273,7 @@ TEST_F(TypeRuleTest, LeavesOfDifferentMeshesDoNotMeet) {
 
 TEST_F(TypeRuleTest, OperandsWithoutGradientAreRAndIAtWill) {
   const Variable constant(testing::noise_tensor(*context_, {5, 6}, 1), types(kI, kI));
-  EXPECT_EQ(linear(value({4, 6}, shard(0), kI), constant).type(), types(shard(0), kI));
+  EXPECT_EQ(linear(value({4, 6}, shard(0), kI), constant).type(), types(shard(0).of(8), kI));
   EXPECT_EQ(linear(value({4, 6}, kR, kP), constant).type(), types(kR, kP));
 }
 
@@ -270,8 +291,8 @@ TEST_F(TypeRuleTest, GradientsHaveTheDualType) {
   const Variable x = value({4, 6}, shard(0), kR);
   const Variable w = weight({5, 6}, kR, shard(0), "w");
   backward(linear(x, w), testing::noise_tensor(*context_, {4, 5}, 2));
-  EXPECT_EQ(x.grad_type(), types(shard(0), kP));
-  EXPECT_EQ(w.grad_type(), types(kP, shard(0)));
+  EXPECT_EQ(x.grad_type(), types(shard(0).of(8), kP));
+  EXPECT_EQ(w.grad_type(), types(kP, shard(0).of(10)));
 }
 
 }  // namespace

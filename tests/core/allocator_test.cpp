@@ -173,6 +173,21 @@ TEST(AllocatorTest, LimitIsReachedExactlyAndFailureChargesNothing) {
   allocator.release(again);
 }
 
+TEST(AllocatorTest, CacheGivesWayToTheLimit) {
+  MemoryTracker books;
+  Allocator allocator(books, 1 << 20);
+  for (const std::size_t bytes : {512 << 10, 300 << 10, 100 << 10}) {
+    allocator.release(allocator.allocate(bytes, kActivation));
+  }
+  EXPECT_EQ(allocator.cached_bytes(), std::size_t{912} << 10);
+  const auto fits = allocator.allocate(112 << 10, kActivation);  // 912 + 112: to the last byte
+  EXPECT_EQ(allocator.cached_bytes(), std::size_t{912} << 10);
+  const auto more = allocator.allocate(200 << 10, kActivation);  // the largest has to go
+  EXPECT_EQ(allocator.cached_bytes(), std::size_t{400} << 10);
+  allocator.release(fits);
+  allocator.release(more);
+}
+
 TEST(AllocatorTest, RequestsNearTheAddressSpaceDoNotWrapAround) {
   MemoryTracker books;
   Allocator allocator(books);

@@ -152,6 +152,22 @@ TEST(ObserverTest, AreCalledInOrderUntilRemoved) {
   EXPECT_NE(add('d'), b);
 }
 
+TEST(ObserverTest, MayRemoveItselfAndAddOthers) {
+  const auto context = Context::create();
+  std::string calls;
+  int once = -1;
+  once = context->add_observer([&](OpPhase, std::string_view, const Tensor&, const ShardingType&) {
+    calls += 'a';
+    context->remove_observer(once);
+    context->add_observer(
+        [&calls](OpPhase, std::string_view, const Tensor&, const ShardingType&) { calls += 'b'; });
+  });
+  context->notify(OpPhase::kForward, "add", Tensor(), ShardingType());
+  EXPECT_EQ(calls, "a");  // the new one sees the next op
+  context->notify(OpPhase::kForward, "add", Tensor(), ShardingType());
+  EXPECT_EQ(calls, "ab");
+}
+
 TEST(ObserverTest, ItsExceptionReachesTheCaller) {
   const auto context = Context::create();
   context->add_observer([](OpPhase, std::string_view op, const Tensor&, const ShardingType&) {

@@ -40,6 +40,8 @@ TEST(AxisTypeTest, HasAShortName) {
   EXPECT_EQ(to_string(AxisType::partial()), "P");
   EXPECT_EQ(to_string(AxisType::shard(0)), "S(0)");
   EXPECT_EQ(to_string(AxisType::shard(0, 64)), "S(0, unit 64)");
+  EXPECT_EQ(to_string(AxisType::shard(0, 64).of(640)), "S(0 of 640, unit 64)");
+  EXPECT_EQ(to_string(AxisType::shard(1, 1, 2).of(8)), "S(1 of 8, order 2)");
 }
 
 TEST(AxisTypeTest, ShardsDifferByDimUnitAndOrder) {
@@ -47,6 +49,7 @@ TEST(AxisTypeTest, ShardsDifferByDimUnitAndOrder) {
   EXPECT_FALSE(AxisType::shard(1) == AxisType::shard(0));
   EXPECT_FALSE(AxisType::shard(1) == AxisType::shard(1, 2));
   EXPECT_FALSE(AxisType::shard(1) == AxisType::shard(1, 1, 1));
+  EXPECT_FALSE(AxisType::shard(1).of(4) == AxisType::shard(1).of(5));
 }
 
 TEST(AxisTableTest, FindsAxesByName) {
@@ -117,6 +120,50 @@ TEST(ShardingTypeTest, TypesOfDifferentMeshesDiffer) {
   const AxisTable b = two_axes();
   EXPECT_FALSE(ShardingType(&a) == ShardingType(&b));
   EXPECT_FALSE(ShardingType(&a) == ShardingType());
+}
+
+/// The message of the error that `over` throws, or nothing.
+std::string rejected(const ShardingType& type, const Shape& local) {
+  try {
+    type.over(local);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kShardingType);
+    return error.message();
+  }
+  return {};
+}
+
+TEST(ShardingTypeTest, OverALocalShapeKnowsTheWhole) {
+  const AxisTable table = two_axes();  // dp 1 of 2, tp 0 of 4
+  const ShardingType rows = ShardingType(&table).with(0, AxisType::shard(0));
+  EXPECT_EQ(rows.over({3, 5})[0], AxisType::shard(0).of(6));
+  const ShardingType both = rows.with(1, AxisType::shard(0, 1, 1));
+  EXPECT_EQ(both.over({3})[0], AxisType::shard(0).of(24));
+  EXPECT_EQ(both.over({3})[1], AxisType::shard(0, 1, 1).of(24));
+  // One axis that says the size is enough for all splits of the dim.
+  const ShardingType uneven = both.with(0, AxisType::shard(0).of(7));  // 4 3, then 1 1 1 0
+  EXPECT_EQ(uneven.over({1})[1], AxisType::shard(0, 1, 1).of(7));
+  EXPECT_EQ(uneven.range(0, 7), (ChunkRange{4, 1}));
+  EXPECT_EQ(rows.range(0, 5), (ChunkRange{3, 2}));
+  EXPECT_EQ(rows.range(1, 5), (ChunkRange{0, 5}));
+  EXPECT_EQ(rows.over({0})[0], AxisType::shard(0).of(0));
+  EXPECT_EQ(ShardingType().over({3}), ShardingType());
+}
+
+TEST(ShardingTypeTest, OverALocalShapeRejectsWhatDoesNotFit) {
+  const AxisTable table = two_axes();
+  const ShardingType rows = ShardingType(&table).with(0, AxisType::shard(0));
+  EXPECT_NE(rejected(rows, {}).find("no such dim"), std::string::npos);
+  EXPECT_NE(rejected(rows.with(0, AxisType::shard(0).of(5)), {3}).find("5 elements has 2"),
+            std::string::npos);
+  EXPECT_NE(rejected(rows.with(0, AxisType::shard(0, 2)), {3}).find("6 elements has 2"),
+            std::string::npos);  // units of 2: 4 and 2, so not alike
+  EXPECT_NE(rejected(rows.with(1, AxisType::shard(0)), {3}).find("orders"), std::string::npos);
+  EXPECT_NE(rejected(ShardingType(&table).with(1, AxisType::shard(0, 1, 1)), {3}).find("orders"),
+            std::string::npos);
+  const ShardingType differ =
+      rows.with(0, AxisType::shard(0).of(24)).with(1, AxisType::shard(0, 1, 1).of(25));
+  EXPECT_NE(rejected(differ, {3}).find("different sizes"), std::string::npos);
 }
 
 TEST(BalancedChunkTest, CoversTheRangeInOrderWithWholeBalancedUnits) {

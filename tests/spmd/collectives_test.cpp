@@ -34,6 +34,11 @@ double value_at(std::uint64_t key, std::int64_t i) {
   return random_normal(RandomKey{key}, static_cast<std::uint64_t>(i));
 }
 
+/// The type with the size of the whole where it splits a dim.
+AxisType sized(AxisType type) {
+  return type.kind == AxisKind::kShard ? type.of(kGlobal[type.dim]) : type;
+}
+
 /// Part of rank `rank` of a whole tensor under a type on one axis of `size` ranks.
 std::vector<double> part(std::uint64_t key, AxisType type, int size, int rank) {
   std::vector<double> out;
@@ -101,15 +106,13 @@ void check_conversion(int ranks, AxisType from, AxisType to) {
         const spmd::Mesh mesh(*context, world, axes);
         const Variable x(
             Tensor::from(*context, part_shape(from, ranks, rank), part(1, from, ranks, rank)),
-            mesh.type("x", from), autograd::TakesGradient::kYes);
-        const std::int64_t global =
-            from.kind == AxisKind::kShard ? kGlobal[from.dim] : std::int64_t{0};
-        const Variable y = spmd::convert(autograd::scale(x, 1.0), mesh, "x", to, global);
-        EXPECT_EQ(y.type(), mesh.type("x", to));
+            mesh.type("x", sized(from)), autograd::TakesGradient::kYes);
+        const Variable y = spmd::convert(autograd::scale(x, 1.0), mesh, "x", to);
+        EXPECT_EQ(y.type(), mesh.type("x", sized(to)));
         outputs[static_cast<std::size_t>(rank)] = y.value().to_vector<double>();
         autograd::backward(y, Tensor::from(*context, part_shape(to.dual(), ranks, rank),
                                            part(2, to.dual(), ranks, rank)));
-        EXPECT_EQ(x.grad_type(), mesh.type("x", from.dual()));
+        EXPECT_EQ(x.grad_type(), mesh.type("x", sized(from.dual())));
         gradients[static_cast<std::size_t>(rank)] = x.grad().to_vector<double>();
       },
       kTimeout);
@@ -180,6 +183,52 @@ TEST(ConvertTest, GathersADimThatTwoAxesSplit) {
       kTimeout);
 }
 
+/// Six rows over 2 x 2 ranks: as successive splits 2 1 | 2 1, not the 2 2 1 1 of one split.
+TEST(ConvertTest, UnevenSplitsOverTwoAxesAreSuccessive) {
+  comm::run_threads(
+      4,
+      [](std::shared_ptr<comm::Communicator> world) {
+        const auto context = make_context(*world);
+        const spmd::AxisSpec axes[] = {{"outer", 2}, {"inner", 2}};
+        const spmd::AxisGroup groups[] = {{"both", {"outer", "inner"}}};
+        const spmd::Mesh mesh(*context, world, axes, groups);
+        const std::vector<double> whole{0, 1, 2, 3, 4, 5};
+        const std::vector<std::vector<double>> pieces{{0, 1}, {2}, {3, 4}, {5}};
+        const auto& own = pieces[static_cast<std::size_t>(world->rank())];
+        const Variable x(Tensor::from(*context, {6}, whole),
+                         mesh.type("both", AxisType::replicate()), autograd::TakesGradient::kYes);
+
+        const Variable at_once = spmd::convert(x, mesh, "both", AxisType::shard(0));
+        EXPECT_EQ(at_once.value().to_vector<double>(), own);
+        EXPECT_EQ(at_once.type(), mesh.type("both", AxisType::shard(0).of(6)));
+
+        const Variable outer = spmd::convert(x, mesh, "outer", AxisType::shard(0));
+        const Variable nested = spmd::convert(outer, mesh, "inner", AxisType::shard(0));
+        EXPECT_EQ(nested.value().to_vector<double>(), own);
+        EXPECT_EQ(nested.type(), at_once.type());
+
+        const Variable back = spmd::convert(nested, mesh, "inner", AxisType::replicate());
+        EXPECT_EQ(back.value().to_vector<double>(), outer.value().to_vector<double>());
+        EXPECT_EQ(back.type(), outer.type());
+        EXPECT_EQ(
+            spmd::convert(nested, mesh, "both", AxisType::replicate()).value().to_vector<double>(),
+            whole);
+        try {
+          spmd::convert(nested, mesh, "outer", AxisType::replicate());
+          ADD_FAILURE() << "the outer split was undone under the inner one";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kShardingType);
+          EXPECT_NE(error.message().find("innermost"), std::string::npos) << error.message();
+        }
+        autograd::backward(at_once,
+                           Tensor::from(*context, {static_cast<std::int64_t>(own.size())}, own));
+        std::vector<double> padded(6, 0.0);
+        for (const double v : own) padded[static_cast<std::size_t>(v)] = v;
+        EXPECT_EQ(x.grad().to_vector<double>(), padded);
+      },
+      kTimeout);
+}
+
 TEST(ReplicaCheckTest, NamesTheOpWhoseReplicasDiffer) {
   comm::run_threads(
       2,
@@ -198,6 +247,30 @@ TEST(ReplicaCheckTest, NamesTheOpWhoseReplicasDiffer) {
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), ErrorCode::kShardingType);
           EXPECT_NE(error.message().find("scale"), std::string::npos);
+        }
+      },
+      kTimeout);
+}
+
+TEST(ReplicaCheckTest, NamesTheOpWhoseGradientsDiffer) {
+  comm::run_threads(
+      2,
+      [](std::shared_ptr<comm::Communicator> world) {
+        const auto context = make_context(*world);
+        const spmd::AxisSpec axes[] = {{"x", 2}};
+        const spmd::Mesh mesh(*context, world, axes);
+        const Variable x(Tensor::zeros(*context, {1}, DType::kF64), mesh.invariant(),
+                         autograd::TakesGradient::kYes);
+        const spmd::ReplicaCheckScope check(mesh);
+        const Variable y = autograd::scale(x, 2.0);
+        const std::vector<double> lie{1.0 + world->rank()};  // dy must be one value for I
+        try {
+          autograd::backward(y, Tensor::from(*context, {1}, lie));
+          ADD_FAILURE() << "different replicas were accepted";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kShardingType);
+          EXPECT_NE(error.message().find("scale: the gradient is I"), std::string::npos)
+              << error.message();
         }
       },
       kTimeout);

@@ -43,7 +43,9 @@ class Variable {
  public:
   /// Undefined.
   Variable() = default;
-  /// A leaf. With a mesh every leaf needs its type there.
+  /// A leaf. With a mesh every leaf needs its type there; a split dim whose chunks are not alike on
+  /// all ranks also needs the size of the whole (AxisType::of). Throws Error{kShardingType} where
+  /// the type does not fit the tensor (ShardingType::over).
   explicit Variable(Tensor value, ShardingType type = {}, TakesGradient takes = TakesGradient::kNo);
   /// A leaf that an optimizer owns; gradients accumulate in `grad_dtype` (f64 for f64 values).
   static Variable parameter(Tensor value, ShardingType type, std::string name,

@@ -14,7 +14,7 @@ namespace tessera {
 
 class Allocator {
  public:
-  /// `limit_bytes` bounds the bytes in use (0: only the machine does).
+  /// `limit_bytes` bounds the bytes in use and cached together (0: only the machine does).
   explicit Allocator(MemoryTracker& tracker, std::size_t limit_bytes = 0);
   ~Allocator();
   Allocator(const Allocator&) = delete;
@@ -40,6 +40,8 @@ class Allocator {
   std::size_t cached_bytes() const;
 
  private:
+  /// Frees cached blocks, the largest first, until at most `bytes` are left.
+  void shrink_cache(std::size_t bytes) noexcept;
   [[noreturn]] void throw_out_of_memory(std::size_t bytes, MemoryCategory category) const;
 
   MemoryTracker& tracker_;

@@ -17,17 +17,19 @@
 namespace tessera::spmd {
 
 /// x with its type on every atomic axis of `group` changed to `to`. The axes of the group must have
-/// one kind before (a dim split over several axes is taken as one split, outermost first). A
-/// conversion that is not in the table is Error{kShardingType}. Sharded dims may be uneven;
-/// gathering an uneven dim needs `global_size` of that dim (0: the local sizes are all alike).
+/// one kind before; a dim split over several axes counts as split outermost first. A new split of a
+/// dim that other axes split already is its innermost, and only innermost splits can be undone.
+/// Chunks need not be alike: the type of x knows the size of the whole. A conversion that is not in
+/// the table is Error{kShardingType}.
 autograd::Variable convert(const autograd::Variable& x, const Mesh& mesh, std::string_view group,
-                           AxisType to, std::int64_t global_size = 0);
+                           AxisType to);
 
 /// The sum of a P tensor over `group` outside the graph, for metrics and counts. In place on a
 /// copy.
 Tensor reduce_value(const Tensor& value, const Mesh& mesh, std::string_view group);
 
-/// While it lives, every op output that is R or I on an axis is hashed and compared over the axis;
+/// While it lives, every op's output and gradient that is R or I on an axis is hashed and compared
+/// over the axis;
 /// the first difference is Error{kShardingType} that names op, axis and ranks. Costs a message per
 /// op: for debugging.
 class ReplicaCheckScope {

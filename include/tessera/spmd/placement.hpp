@@ -18,8 +18,8 @@ struct Placement {
   ShardingType type;           ///< at rest: I or S on every axis
   std::vector<int> stages{0};  ///< pipeline stages that hold it; the first one owns it in sums
 
-  /// This rank's range of a dim: the successive splits of all axes that shard it.
-  ChunkRange range(int dim) const;
+  /// This rank's range of a dim.
+  ChunkRange range(int dim) const { return type.range(dim, global_shape[dim]); }
   /// This rank's shape.
   Shape local_shape() const;
   /// This rank's first global coordinate of every dim.
