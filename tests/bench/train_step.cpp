@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of a fixed model on random tokens, in one process: tokens per second, how a step
+// splits into forward, backward and optimizer, peak memory, and the FLOP rate against the SGEMM
+// rate measured in the same process. peer_torch.py takes the same flags and prints the same fields.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/autograd/backward.hpp"
+#include "tessera/core/context.hpp"
+#include "tessera/nn/gpt.hpp"
+#include "tessera/optim/adamw.hpp"
+#include "tessera/optim/clip.hpp"
+#include "tessera/train/report.hpp"
+
+namespace {
+
+using namespace tessera;
+
+struct Options {
+  std::string model = "gpt-10m";
+  std::int64_t batch = 8;
+  std::int64_t sequence = 256;
+  int threads = 2;
+  int steps = 5;
+  bool is_json = false;
+};
+
+const std::map<std::string, nn::GptConfig>& models() {
+  static const std::map<std::string, nn::GptConfig> all{
+      {"gpt2-124m", {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257}},
+      {"gpt-10m", {.layers = 6, .width = 384, .heads = 6, .vocabulary = 256}},
+  };
+  return all;
+}
+
+/// Milliseconds of the parts of a step.
+struct StepTime {
+  double forward = 0.0;
+  double backward = 0.0;
+  double optimizer = 0.0;
+  double total() const { return forward + backward + optimizer; }
+};
+
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options), config_(models().at(options.model)) {
+    config_.sequence = options.sequence;
+    ContextOptions context;
+    context.threads = options.threads;
+    context_ = Context::create(context);
+  }
+
+  void run() {
+    const double sgemm = train::measure_sgemm(*context_);
+    nn::Gpt model(nn::BuildContext{context_.get(), nullptr, DType::kF32, ""}, config_);
+    optim::AdamW optimizer(model.parameters(), {.weight_decay = 0.1});
+    std::vector<StepTime> times;
+    step(model, optimizer);  // pays for memory and code
+    for (int i = 0; i < options_.steps; ++i) times.push_back(step(model, optimizer));
+    std::sort(times.begin(), times.end(),
+              [](const StepTime& a, const StepTime& b) { return a.total() < b.total(); });
+    report(times, sgemm);
+  }
+
+ private:
+  Tensor tokens() {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(options_.batch * options_.sequence));
+    for (std::int32_t& value : values) {
+      state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+      value = static_cast<std::int32_t>((state_ >> 33) %
+                                        static_cast<std::uint64_t>(config_.vocabulary));
+    }
+    return Tensor::from(*context_, {options_.batch, options_.sequence}, values);
+  }
+
+  StepTime step(nn::Gpt& model, optim::AdamW& optimizer) {
+    const autograd::Variable inputs(tokens());
+    const autograd::Variable targets(tokens());
+    StepTime time;
+    auto begin = Clock::now();
+    const auto lap = [&begin] {
+      const auto now = Clock::now();
+      const double ms = std::chrono::duration<double, std::milli>(now - begin).count();
+      begin = now;
+      return ms;
+    };
+    {
+      const nn::LossTerm terms[] = {
+          model.loss(inputs, targets, static_cast<double>(targets.value().numel()))};
+      time.forward = lap();
+      autograd::backward(nn::loss_roots(terms));
+    }
+    time.backward = lap();
+    optimizer.step(1e-4, 1.0);
+    optimizer.zero_grad();
+    time.optimizer = lap();
+    return time;
+  }
+
+  void report(const std::vector<StepTime>& times, double sgemm) const {
+    const StepTime& median = times[times.size() / 2];
+    const auto tokens = static_cast<double>(options_.batch * options_.sequence);
+    const double rate = tokens / median.total() * 1000.0;
+    const double best = tokens / times.front().total() * 1000.0;
+    const double utilisation = rate * train::flops_per_token(config_) / sgemm;
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const auto rss = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+    const auto peak = static_cast<std::int64_t>(context_->memory().peak_total());
+    if (options_.is_json) {
+      fmt::print(
+          "{{\"bench\":\"train_step\",\"peer\":\"tessera\",\"model\":\"{}\",\"batch\":{},"
+          "\"sequence\":{},\"threads\":{},\"tokens_per_second\":{:.1f},"
+          "\"best_tokens_per_second\":{:.1f},\"forward_ms\":{:.1f},\"backward_ms\":{:.1f},"
+          "\"optimizer_ms\":{:.1f},\"peak_bytes\":{},\"rss_bytes\":{},\"sgemm_gflops\":{:.1f},"
+          "\"flop_utilisation\":{:.3f}}}\n",
+          options_.model, options_.batch, options_.sequence, options_.threads, rate, best,
+          median.forward, median.backward, median.optimizer, peak, rss, sgemm * 1e-9, utilisation);
+      return;
+    }
+    fmt::print(
+        "{} B={} T={} threads={}: {:.0f} tokens/s (best {:.0f}); forward {:.0f} ms, backward "
+        "{:.0f} "
+        "ms, optimizer {:.0f} ms; allocator peak {}, RSS peak {}; {:.2f} of sgemm ({:.0f} GF/s)\n",
+        options_.model, options_.batch, options_.sequence, options_.threads, rate, best,
+        median.forward, median.backward, median.optimizer,
+        format_bytes(static_cast<std::size_t>(peak)), format_bytes(static_cast<std::size_t>(rss)),
+        utilisation, sgemm * 1e-9);
+  }
+
+  using Clock = std::chrono::steady_clock;
+  Options options_;
+  nn::GptConfig config_;
+  std::shared_ptr<Context> context_;
+  std::uint64_t state_ = 1;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Training steps of a fixed model on random tokens");
+  std::vector<std::string> names;
+  for (const auto& [name, config] : models()) names.push_back(name);
+  app.add_option("--model", options.model)->check(CLI::IsMember(names))->capture_default_str();
+  app.add_option("--batch", options.batch, "sequences")->check(CLI::PositiveNumber);
+  app.add_option("--seq", options.sequence, "tokens per sequence")->check(CLI::PositiveNumber);
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "timed, after one that is not")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--json", options.is_json, "one JSON line");
+  CLI11_PARSE(app, argc, argv);
+  Bench(options).run();
+  return 0;
+}
