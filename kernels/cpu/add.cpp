@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;
 
-template <typename T>
-using Compute = std::conditional_t<kernels::is_low<T>, float, T>;
+using kernels::Compute;
 
 template <typename T>
 [[gnu::always_inline]] inline T sum_of(T a, T b) {

@@ -16,6 +16,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "tessera/core/low_precision.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -29,33 +30,78 @@ HWY_INLINE void prefetch(const T* p) {
   hwy::Prefetch(reinterpret_cast<const char*>(p) + 4096);
 }
 
+/// Vectors of D are computed; arrays may hold them as they are, or as bf16 or f16.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const bf16* p) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const f16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  const hn::RebindToUnsigned<decltype(d16)> u16;
+  const auto bits = hn::LoadU(u16, reinterpret_cast<const std::uint16_t*>(p));
+  return hn::PromoteTo(d, hn::BitCast(d16, bits));
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) {
+  hn::StoreU(v, d, p);
+}
+/// Rounds to nearest even; NaN stays one.
+template <class D>
+HWY_INLINE void store(D /*d*/, hn::Vec<D> v, bf16* p) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> i32;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto bits = hn::BitCast(d32, v);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(d32, 1U));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFU))));
+  const auto quiet = hn::Or(high, hn::Set(d32, 0x40U));
+  const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
+  const auto low = hn::IfThenElse(is_nan, quiet, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, low)), d16, reinterpret_cast<std::uint16_t*>(p));
+}
+template <class D>
+HWY_INLINE void store(D /*d*/, hn::Vec<D> v, f16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  const hn::RebindToUnsigned<decltype(d16)> u16;
+  hn::StoreU(hn::BitCast(u16, hn::DemoteTo(d16, v)), u16, reinterpret_cast<std::uint16_t*>(p));
+}
+
 /// f(const V (&in)[I], V (&out)[O]) over `count` elements of I input and O output arrays, which may
 /// be the same.
-template <class D, std::size_t I, std::size_t O, class F>
-HWY_INLINE void map_vectors(D d, std::int64_t count, const hn::TFromD<D>* const (&in)[I],
-                            hn::TFromD<D>* const (&out)[O], F&& f) {
-  using T = hn::TFromD<D>;
+template <class D, class S, std::size_t I, std::size_t O, class F>
+HWY_INLINE void map_vectors(D d, std::int64_t count, const S* const (&in)[I], S* const (&out)[O],
+                            F&& f) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   hn::Vec<D> x[I];
   hn::Vec<D> y[O];
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     for (std::size_t k = 0; k < I; ++k) prefetch(in[k] + i);
-    for (std::size_t k = 0; k < I; ++k) x[k] = hn::LoadU(d, in[k] + i);
+    for (std::size_t k = 0; k < I; ++k) x[k] = load(d, in[k] + i);
     f(x, y);
-    for (std::size_t k = 0; k < O; ++k) hn::StoreU(y[k], d, out[k] + i);
+    for (std::size_t k = 0; k < O; ++k) store(d, y[k], out[k] + i);
   }
   if (i == count) return;
-  const std::size_t rest = static_cast<std::size_t>(count - i) * sizeof(T);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
+  const std::size_t rest = static_cast<std::size_t>(count - i) * sizeof(S);
+  HWY_ALIGN S part[hn::MaxLanes(D())] = {};
   for (std::size_t k = 0; k < I; ++k) {
-    std::memcpy(part, in[k] + i, rest);
-    x[k] = hn::Load(d, part);
+    std::memcpy(static_cast<void*>(part), in[k] + i, rest);
+    x[k] = load(d, part);
   }
   f(x, y);
   for (std::size_t k = 0; k < O; ++k) {
-    hn::Store(y[k], d, part);
-    std::memcpy(out[k] + i, part, rest);
+    store(d, y[k], part);
+    std::memcpy(static_cast<void*>(out[k] + i), part, rest);
   }
 }
 

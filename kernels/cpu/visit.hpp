@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 #include "tessera/core/dtype.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/core/low_precision.hpp"
@@ -38,6 +40,23 @@ void visit_f64_f32(const char* op, DType dtype, F&& f) {
     default:
       throw Error(ErrorCode::kDType,
                   fmt::format("{}: f64 and f32 are computed, not {}", op, to_string(dtype)));
+  }
+}
+
+/// The type that a kernel computes in: f32 for the low floats.
+template <typename T>
+using Compute = std::conditional_t<std::is_same_v<T, bf16> || std::is_same_v<T, f16>, float, T>;
+
+/// Calls f.operator()<T>() for f64, f32, bf16 or f16; another dtype is an error that names the op.
+template <typename F>
+void visit_computed(const char* op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kBF16:
+      return f.template operator()<bf16>();
+    case DType::kF16:
+      return f.template operator()<f16>();
+    default:
+      return visit_f64_f32(op, dtype, f);
   }
 }
 

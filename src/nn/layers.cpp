@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/nn/layers.hpp"
 
+#include "tessera/autograd/activation.hpp"
 #include "tessera/autograd/attention.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/layer_norm.hpp"
 #include "tessera/autograd/linear.hpp"
 #include "tessera/core/error.hpp"
@@ -67,6 +67,8 @@ Mlp::Mlp(const BuildContext& build, std::int64_t width, double std, double resid
                                                      Shape{4 * width}, residual_std));
 }
 
-Variable Mlp::forward(const Variable& x) { return down_->forward(autograd::gelu(up_->forward(x))); }
+Variable Mlp::forward(const Variable& x) {
+  return down_->forward(autograd::activation(up_->forward(x), ops::Activation::kGelu));
+}
 
 }  // namespace tessera::nn

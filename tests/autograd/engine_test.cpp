@@ -7,7 +7,6 @@
 #include "tessera/autograd/anomaly.hpp"
 #include "tessera/autograd/cast.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/on_gradient.hpp"
 #include "tessera/autograd/op.hpp"
@@ -20,6 +19,7 @@
 namespace tessera::autograd {
 namespace {
 
+using testing::gelu;
 using testing::is_same;
 using testing::leaf;
 using testing::noise_tensor;

@@ -9,7 +9,6 @@
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/layer_norm.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/on_gradient.hpp"
@@ -21,6 +20,7 @@ namespace tessera::autograd {
 namespace {
 
 using testing::expect_gradients;
+using testing::gelu;
 using testing::leaf;
 
 using Operands = std::vector<Variable>;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/autograd/activation.hpp"
 #include "tessera/autograd/backward.hpp"
 #include "tessera/autograd/linear.hpp"
 #include "tessera/autograd/reshape.hpp"
@@ -75,6 +76,8 @@ inline ::testing::AssertionResult is_same(const Tensor& a, const Tensor& b) {
   }
   return ::testing::AssertionSuccess();
 }
+
+inline Variable gelu(const Variable& x) { return activation(x, ops::Activation::kGelu); }
 
 using Function = std::function<Variable(const std::vector<Variable>&)>;
 

@@ -7,7 +7,6 @@
 #include "tessera/autograd/attention.hpp"
 #include "tessera/autograd/cast.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/layer_norm.hpp"
 #include "tessera/autograd/permute.hpp"
 #include "tessera/autograd/recompute.hpp"
@@ -16,6 +15,7 @@
 namespace tessera::autograd {
 namespace {
 
+using testing::gelu;
 using testing::is_same;
 using testing::leaf;
 using testing::noise_tensor;

@@ -7,13 +7,13 @@
 #include "tessera/autograd/add.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/scale.hpp"
 #include "tessera/autograd/sum.hpp"
 
 namespace tessera::autograd {
 namespace {
 
+using testing::gelu;
 using testing::is_same;
 using testing::leaf;
 using testing::parameter;

@@ -15,7 +15,6 @@
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/layer_norm.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/on_gradient.hpp"
@@ -78,7 +77,7 @@ inline std::vector<ShardingCase> elementwise_cases() {
       {"add", "constant_row", {{{6, 5}}, constant({5})}, sum_of_two},
       {"add", "outer", {{{6, 1}}, {{1, 4}}}, sum_of_two},
       {"scale", "", {{{6, 5}}}, [](const Operands& v) { return scale(v[0], -1.5); }},
-      {"gelu", "", {{{6, 5}}}, [](const Operands& v) { return gelu(v[0]); }, true},
+      {"activation", "", {{{6, 5}}}, [](const Operands& v) { return gelu(v[0]); }, true},
       {"cast", "", {{{6, 5}}}, [](const Operands& v) { return cast(v[0], DType::kF64); }},
       {"dropout",
        "",

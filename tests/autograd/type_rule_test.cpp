@@ -11,7 +11,6 @@
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
-#include "tessera/autograd/gelu.hpp"
 #include "tessera/autograd/layer_norm.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/scale.hpp"
@@ -19,6 +18,8 @@
 
 namespace tessera::autograd {
 namespace {
+
+using testing::gelu;
 
 constexpr AxisType kR = AxisType::replicate();
 constexpr AxisType kI = AxisType::invariant();

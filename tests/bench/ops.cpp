@@ -15,13 +15,13 @@
 
 #include "tessera/core/context.hpp"
 #include "tessera/core/parallel_for.hpp"
+#include "tessera/ops/activation.hpp"
 #include "tessera/ops/adamw.hpp"
 #include "tessera/ops/add.hpp"
 #include "tessera/ops/copy.hpp"
 #include "tessera/ops/cross_entropy.hpp"
 #include "tessera/ops/dropout.hpp"
 #include "tessera/ops/embedding.hpp"
-#include "tessera/ops/gelu.hpp"
 #include "tessera/ops/layer_norm.hpp"
 #include "tessera/ops/scale.hpp"
 #include "tessera/ops/sum.hpp"
@@ -160,8 +160,9 @@ class Bench {
     report("axpy_bf16_to_f32", 2 * n + n / 2, [&] { ops::axpy(y, low, 0.5); });
     report("scale", 2 * n, [&] { ops::scale(x, 0.5); });
     report("scale_in_place", 2 * n, [&] { ops::scale_(y, 1.0); });
-    report("gelu", 2 * n, [&] { ops::gelu(x); });
-    report("gelu_backward", 3 * n, [&] { ops::gelu_backward(x, dy); });
+    report("gelu", 2 * n, [&] { ops::activation(x, ops::Activation::kGelu); });
+    report("gelu_backward", 3 * n,
+           [&] { ops::activation_backward(x, dy, ops::Activation::kGelu); });
     const ops::GlobalWindow window{x.shape(), Shape::filled(2, 0)};
     report("dropout", 2 * n, [&] { ops::dropout(x, 0.1, RandomKey{7}, window); });
     const Tensor m = Tensor::zeros(*context_, {rows_, kWidth}, DType::kF32);

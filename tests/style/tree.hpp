@@ -26,7 +26,7 @@ struct SourceFile {
   bool is_under(std::string_view directory) const;
   std::string_view extension() const;
   std::string_view name() const;
-  /// Path components: {"src", "ops", "gelu.cpp"}.
+  /// Path components: {"src", "ops", "add.cpp"}.
   std::vector<std::string> parts() const;
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tessera/core/context.hpp"
+#include "tessera/core/low_precision.hpp"
 #include "tessera/core/random.hpp"
 #include "tessera/core/tensor.hpp"
 
@@ -65,21 +66,38 @@ inline Tensor make_tensor(Context& context, const Shape& shape, const Values& va
   }
   if (dtype == DType::kF64) write<double>(out, values);
   if (dtype == DType::kF32) write<float>(out, values);
+  if (dtype == DType::kBF16) write<bf16>(out, values);
+  if (dtype == DType::kF16) write<f16>(out, values);
   return out;
 }
 
 /// The elements as f64, row-major.
 inline Values values_of(const Tensor& x) {
+  const auto widened = [&x]<typename T>() {
+    Values values;
+    for (const T value : x.to_vector<T>()) values.push_back(static_cast<float>(value));
+    return values;
+  };
   if (x.dtype() == DType::kF64) return x.to_vector<double>();
-  const auto floats = x.to_vector<float>();
-  return {floats.begin(), floats.end()};
+  if (x.dtype() == DType::kBF16) return widened.operator()<bf16>();
+  if (x.dtype() == DType::kF16) return widened.operator()<f16>();
+  return widened.operator()<float>();
 }
 
-/// Normal values that f32 holds exactly, so that both dtypes see the same input.
-inline Values random_values(std::int64_t count, std::uint64_t seed, double scale = 1.0) {
+/// The value in the dtype, which f64 and f32 hold exactly as well.
+inline double rounded(double value, DType dtype) {
+  const auto narrow = static_cast<float>(value);
+  if (dtype == DType::kBF16) return static_cast<double>(static_cast<float>(bf16(narrow)));
+  if (dtype == DType::kF16) return static_cast<double>(static_cast<float>(f16(narrow)));
+  return static_cast<double>(narrow);
+}
+
+/// Normal values that the dtype (f32 for f64) holds exactly, so that op and reference see the same.
+inline Values random_values(std::int64_t count, std::uint64_t seed, double scale = 1.0,
+                            DType dtype = DType::kF32) {
   Values values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<double>(static_cast<float>(scale * random_normal(RandomKey{seed}, i)));
+    values[i] = rounded(scale * random_normal(RandomKey{seed}, i), dtype);
   }
   return values;
 }
@@ -94,7 +112,10 @@ inline void expect_close(const Values& actual, const Values& expected, double to
   }
 }
 
+/// The low floats: the one rounding at the end, half a unit in the last place.
 inline double tolerance(DType dtype, double f64 = 1e-13, double f32 = 1e-6) {
+  if (dtype == DType::kBF16) return 0x1p-8 + 2.0 * f32;
+  if (dtype == DType::kF16) return 0x1p-11 + 2.0 * f32;
   return dtype == DType::kF64 ? f64 : f32;
 }
 
@@ -168,6 +189,20 @@ inline std::vector<OpCase> op_cases(int least_rank = 0) {
     if (shape.rank() < least_rank) continue;
     for (const DType dtype : {DType::kF64, DType::kF32}) {
       for (const Layout layout : {Layout::kDense, Layout::kReversed, Layout::kGapped}) {
+        cases.push_back({shape, dtype, layout});
+      }
+    }
+  }
+  return cases;
+}
+
+/// op_cases, and some in the low floats: for ops that compute those in f32.
+inline std::vector<OpCase> computed_cases(int least_rank = 0) {
+  std::vector<OpCase> cases = op_cases(least_rank);
+  for (const Shape& shape : {Shape{1}, Shape{3, 0, 4}, Shape{5, 33}, Shape{70, 3, 257}}) {
+    if (shape.rank() < least_rank) continue;
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      for (const Layout layout : {Layout::kDense, Layout::kGapped}) {
         cases.push_back({shape, dtype, layout});
       }
     }

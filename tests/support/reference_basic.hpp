@@ -10,27 +10,39 @@
 #include <numbers>
 #include <vector>
 
+#include "tessera/ops/activation.hpp"
+
 namespace tessera::reference {
 
 using Values = std::vector<double>;
 
-/// The argument of GELU's tanh in extended precision: the product with e^x amplifies its rounding.
-inline long double gelu_argument(double x) {
+/// The share of x that passes: 1 / (1 + e^-u) for GELU's tanh form (u in extended precision: the
+/// product with e^x amplifies its rounding) and SiLU, Phi(x) for GELU; and its derivative.
+struct Gate {
+  long double value, slope;
+};
+inline Gate gate(double x, ops::Activation kind) {
   const long double v = x;
-  return std::sqrt(2.0L / std::numbers::pi_v<long double>) * (v + 0.044715L * v * v * v);
+  if (kind == ops::Activation::kRelu) return {x > 0.0 ? 1.0L : 0.0L, 0.0L};
+  if (kind == ops::Activation::kGeluErf) {
+    return {0.5L * std::erfc(-v / std::numbers::sqrt2_v<long double>),
+            std::exp(-0.5L * v * v) / std::sqrt(2.0L * std::numbers::pi_v<long double>)};
+  }
+  const long double scale = std::sqrt(8.0L / std::numbers::pi_v<long double>);
+  const bool is_silu = kind == ops::Activation::kSilu;
+  const long double u = is_silu ? v : scale * (v + 0.044715L * v * v * v);
+  const long double du = is_silu ? 1.0L : scale * (1.0L + 3.0L * 0.044715L * v * v);
+  const long double s = 1.0L / (1.0L + std::exp(-u));
+  return {s, s * (1.0L - s) * du};
 }
 
-/// 0.5 x (1 + tanh t), with 1 + tanh t = 2 / (1 + e^-2t), which does not cancel.
-inline double gelu(double x) {
-  return static_cast<double>(x / (1.0L + std::exp(-2.0L * gelu_argument(x))));
+inline double activation(double x, ops::Activation kind) {
+  return static_cast<double>(x * gate(x, kind).value);
 }
 
-inline double gelu_gradient(double x) {
-  const long double v = x;
-  const long double half = 1.0L / (1.0L + std::exp(-2.0L * gelu_argument(x)));
-  const long double slope =
-      std::sqrt(2.0L / std::numbers::pi_v<long double>) * (1.0L + 3.0L * 0.044715L * v * v);
-  return static_cast<double>(half + 2.0L * v * half * (1.0L - half) * slope);
+inline double activation_slope(double x, ops::Activation kind) {
+  const Gate g = gate(x, kind);
+  return static_cast<double>(g.value + x * g.slope);
 }
 
 struct LayerNorm {

@@ -3,14 +3,14 @@
 // without one), compute the value with ops::, give one closure per group of inputs that returns
 // gradients, and make the output.
 //
-//   Variable gelu(const Variable& x) {
-//     Op op("gelu", {x}, elementwise_rule(x.rank()));
+//   Variable activation(const Variable& x, ops::Activation kind) {
+//     Op op("activation", {x}, elementwise_rule(x.rank()));
 //     if (op.needs(0)) {  // nothing is saved, packed or offloaded in vain
-//       op.gradient({0}, [x = Saved(x)](Gradients& g) {
-//         g.add(0, ops::gelu_backward(x.get(), g.dy()));
+//       op.gradient({0}, [x = Saved(x), kind](Gradients& g) {
+//         g.add(0, ops::activation_backward(x.get(), g.dy(), kind));
 //       });
 //     }
-//     return op.output(ops::gelu(x.value()));
+//     return op.output(ops::activation(x.value(), kind));
 //   }
 //
 // Closures for activations and for weights are separate where they need different tensors, because

@@ -24,7 +24,7 @@ namespace detail {
 }
 
 /// Calls `f.template operator()<D>()` with the device's type as the template argument:
-/// `on_device(x.device(), [&]<DeviceType D>() { gelu_kernel<D>(args, stream); });`
+/// `on_device(x.device(), [&]<DeviceType D>() { scale_kernel<D>(args, stream); });`
 /// A missing kernel is a link error.
 template <typename F>
 decltype(auto) on_device(Device device, F&& f) {
