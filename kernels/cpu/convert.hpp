@@ -76,6 +76,25 @@ template <typename From>
 template <typename T>
 inline constexpr bool is_low = std::is_class_v<T>;
 
+/// An element in the type it is computed in: f32 for the low floats.
+template <typename S>
+[[gnu::always_inline]] inline auto computed(S value) {
+  if constexpr (is_low<S>) {
+    return widened(value);
+  } else {
+    return value;
+  }
+}
+/// The inverse, rounding once.
+template <typename S, typename C>
+[[gnu::always_inline]] inline S stored(C value) {
+  if constexpr (is_low<S>) {
+    return narrowed<S>(value);
+  } else {
+    return value;
+  }
+}
+
 /// Floats round to nearest even, f64 in one step; a float becomes an integer by truncation, and
 /// must be in its range.
 template <typename To, typename From>

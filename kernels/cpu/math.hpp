@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace tessera::kernels {
 
@@ -22,6 +23,27 @@ template <typename T, typename F>
   T sum = 0;
   for (int l = 0; l < kLanes; ++l) sum += lanes[l];
   return sum;
+}
+
+/// The largest f(i) for i in [0, count), -infinity for none. NaN may be passed over.
+template <typename T, typename F>
+[[gnu::always_inline]] inline T lane_max(std::int64_t count, F&& f) {
+  T lanes[kLanes];
+  for (T& lane : lanes) lane = -std::numeric_limits<T>::infinity();
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) {
+      const T value = f(i + l);
+      lanes[l] = value > lanes[l] ? value : lanes[l];
+    }
+  }
+  for (int l = 0; i < count; ++i, ++l) {
+    const T value = f(i);
+    lanes[l] = value > lanes[l] ? value : lanes[l];
+  }
+  T most = lanes[0];
+  for (const T lane : lanes) most = lane > most ? lane : most;
+  return most;
 }
 
 }  // namespace tessera::kernels

@@ -173,7 +173,10 @@ TypeRule elementwise_rule(int rank) {
 
 TypeRule elementwise_linear_rule(int rank) { return elementwise_rule(rank).linear_in(0); }
 
-TypeRule broadcast_sum_rule(const Shape& a, const Shape& b) {
+namespace {
+
+/// Two operands broadcast from the right.
+TypeRule broadcast_rule(const Shape& a, const Shape& b) {
   const int rank = a.rank() > b.rank() ? a.rank() : b.rank();
   const auto labels = [rank](const Shape& shape, const Shape& other) {
     DimLabels out;
@@ -191,11 +194,20 @@ TypeRule broadcast_sum_rule(const Shape& a, const Shape& b) {
     }
     return bits;
   };
-  TypeRule rule =
-      TypeRule().input(labels(a, b)).input(labels(b, a)).result(labels_of(rank)).jointly_linear();
+  TypeRule rule = TypeRule().input(labels(a, b)).input(labels(b, a)).result(labels_of(rank));
   rule.singles[0] = singles(a);  // a whole dim of size 1 repeats beside a split one
   rule.singles[1] = singles(b);
   return rule;
+}
+
+}  // namespace
+
+TypeRule broadcast_sum_rule(const Shape& a, const Shape& b) {
+  return broadcast_rule(a, b).jointly_linear();
+}
+
+TypeRule broadcast_product_rule(const Shape& a, const Shape& b) {
+  return broadcast_rule(a, b).linear_in(0).linear_in(1);
 }
 
 ShardingType infer_type(const char* op, std::span<const Variable> operands, const TypeRule& rule) {

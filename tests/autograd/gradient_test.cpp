@@ -9,11 +9,16 @@
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
+#include "tessera/autograd/gated_activation.hpp"
 #include "tessera/autograd/layer_norm.hpp"
+#include "tessera/autograd/mul.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/on_gradient.hpp"
 #include "tessera/autograd/permute.hpp"
+#include "tessera/autograd/rms_norm.hpp"
+#include "tessera/autograd/rope.hpp"
 #include "tessera/autograd/scale.hpp"
+#include "tessera/autograd/softmax.hpp"
 #include "tessera/autograd/sum.hpp"
 
 namespace tessera::autograd {
@@ -94,6 +99,70 @@ TEST_F(GradientTest, LayerNorm) {
   expect_gradients(f, {make({2, 3, 7}), make({7}), make({7})});
   expect_gradients(f, {make({4}), make({4}), make({4})});
   expect_gradients(f, {make({2, 1}), make({1}), make({1})});
+}
+
+TEST_F(GradientTest, RmsNorm) {
+  const auto f = [](const Operands& v) { return rms_norm(v[0], v[1]); };
+  expect_gradients(f, {make({3, 5}), make({5})});
+  expect_gradients(f, {make({2, 3, 7}), make({7})});
+  expect_gradients(f, {make({2, 1}), make({1})}, 2e-6);
+}
+
+TEST_F(GradientTest, AddRmsNorm) {
+  const auto both = [](const Operands& v) {
+    const NormedSum r = add_rms_norm(v[0], v[1], v[2]);
+    return add(r.normed, scale(r.sum, 0.5));
+  };
+  expect_gradients(both, {make({3, 5}), make({3, 5}), make({5})});
+  const auto normed = [](const Operands& v) { return add_rms_norm(v[0], v[1], v[2]).normed; };
+  expect_gradients(normed, {make({2, 3, 4}), make({2, 3, 4}), make({4})});
+  const auto sum = [](const Operands& v) { return add_rms_norm(v[0], v[1], v[2]).sum; };
+  expect_gradients(sum, {make({3, 5}), make({3, 5}), make({5})});
+  const auto twice = [](const Operands& v) { return add_rms_norm(v[0], v[0], v[1]).normed; };
+  expect_gradients(twice, {make({3, 5}), make({5})});
+}
+
+TEST_F(GradientTest, Softmax) {
+  const auto f = [](const Operands& v) { return softmax(scale(v[0], 3.0)); };
+  expect_gradients(f, {make({3, 7})});
+  expect_gradients(f, {make({2, 3, 1})});
+}
+
+TEST_F(GradientTest, Mul) {
+  const auto f = [](const Operands& v) { return mul(v[0], v[1]); };
+  expect_gradients(f, {make({3, 5}), make({3, 5})});
+  expect_gradients(f, {make({3, 5}), make({5})});
+  expect_gradients(f, {make({3, 1}), make({1, 4})});
+  expect_gradients(f, {make({}), make({2, 2})});
+  expect_gradients([](const Operands& v) { return mul(v[0], v[0]); }, {make({3, 2})});
+}
+
+TEST_F(GradientTest, Activations) {
+  for (const auto kind : {ops::Activation::kGelu, ops::Activation::kGeluErf, ops::Activation::kSilu,
+                          ops::Activation::kRelu}) {
+    expect_gradients([&](const Operands& v) { return activation(scale(v[0], 4.0), kind); },
+                     {make({3, 7})});
+    expect_gradients([&](const Operands& v) { return gated_activation(v[0], kind); },
+                     {make({3, 2, 5})});
+  }
+}
+
+TEST_F(GradientTest, Rope) {
+  const RopeTable table = make_rope_table(*context_, {1.0, 0.1, 0.01}, 9, DType::kF64);
+  expect_gradients([&](const Operands& v) { return rope(v[0], table); }, {make({2, 5, 3, 6})});
+  const Variable at = indices({2, 3}, {8, 0, 4, 4, 7, 1});
+  expect_gradients([&](const Operands& v) { return rope(v[0], table, at); }, {make({2, 3, 1, 6})});
+}
+
+TEST_F(GradientTest, Mean) {
+  expect_gradients([](const Operands& v) { return mean(v[0]); }, {make({3, 5})});
+  const std::vector<int> outer_dims = {0, 2};
+  expect_gradients([&](const Operands& v) { return mean(v[0], outer_dims); }, {make({2, 5, 3})});
+  EXPECT_DOUBLE_EQ(mean(Variable(Tensor::from(*context_, {2, 2}, std::vector<double>{1, 2, 4, 9})))
+                       .value()
+                       .item(),
+                   4.0);
+  EXPECT_THROW(mean(make({0, 3})), Error);
 }
 
 TEST_F(GradientTest, LayerNormWithOneTensorAsWeightAndBias) {

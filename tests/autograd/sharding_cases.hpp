@@ -15,12 +15,17 @@
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
+#include "tessera/autograd/gated_activation.hpp"
 #include "tessera/autograd/layer_norm.hpp"
+#include "tessera/autograd/mul.hpp"
 #include "tessera/autograd/narrow.hpp"
 #include "tessera/autograd/on_gradient.hpp"
 #include "tessera/autograd/permute.hpp"
 #include "tessera/autograd/recompute.hpp"
+#include "tessera/autograd/rms_norm.hpp"
+#include "tessera/autograd/rope.hpp"
 #include "tessera/autograd/scale.hpp"
+#include "tessera/autograd/softmax.hpp"
 #include "tessera/autograd/sum.hpp"
 
 namespace tessera::autograd::testing {
@@ -68,6 +73,7 @@ inline std::vector<ShardingCase> product_cases() {
 }
 
 inline std::vector<ShardingCase> elementwise_cases() {
+  const Function product_of_two = [](const Operands& v) { return mul(v[0], v[1]); };
   const Function sum_of_two = [](const Operands& v) { return add(v[0], v[1]); };
   return {
       {"add", "alike", {{{6, 5}}, {{6, 5}}}, sum_of_two, true},
@@ -77,6 +83,16 @@ inline std::vector<ShardingCase> elementwise_cases() {
       {"add", "constant_row", {{{6, 5}}, constant({5})}, sum_of_two},
       {"add", "outer", {{{6, 1}}, {{1, 4}}}, sum_of_two},
       {"scale", "", {{{6, 5}}}, [](const Operands& v) { return scale(v[0], -1.5); }},
+      {"mul", "alike", {{{6, 5}}, {{6, 5}}}, product_of_two, true},
+      {"mul", "row", {{{6, 5}}, {{5}}}, product_of_two, true},
+      {"mul", "column", {{{6, 5}}, {{6, 1}}}, product_of_two},
+      {"mul", "constant_row", {{{6, 5}}, constant({5})}, product_of_two},
+      {"mul", "outer", {{{6, 1}}, {{1, 4}}}, product_of_two},
+      {"gated_activation",
+       "",
+       {{{5, 2, 6}}},
+       [](const Operands& v) { return gated_activation(v[0], ops::Activation::kSilu); },
+       true},
       {"activation", "", {{{6, 5}}}, [](const Operands& v) { return gelu(v[0]); }, true},
       {"cast", "", {{{6, 5}}}, [](const Operands& v) { return cast(v[0], DType::kF64); }},
       {"dropout",
@@ -130,6 +146,14 @@ inline std::vector<ShardingCase> view_cases() {
          return reshape(v[0], {1, s[0], 1, s[1]});
        }},
       {"sum", "all", {{{6, 5}}}, [](const Operands& v) { return sum(v[0]); }, true},
+      {"mean", "all", {{{5, 7}}}, [](const Operands& v) { return mean(v[0]); }, true},
+      {"mean",
+       "middle",
+       {{{6, 5, 2}}},
+       [](const Operands& v) {
+         const int dims[] = {1};
+         return mean(v[0], dims);
+       }},
       {"sum",
        "middle",
        {{{6, 5, 2}}},
@@ -138,6 +162,10 @@ inline std::vector<ShardingCase> view_cases() {
          return sum(v[0], dims);
        }},
   };
+}
+
+inline RopeTable small_rope_table(Context& context) {
+  return make_rope_table(context, {1.0, 0.3}, 7, DType::kF64);
 }
 
 inline std::vector<ShardingCase> model_cases() {
@@ -153,6 +181,28 @@ inline std::vector<ShardingCase> model_cases() {
        {{{6, 5}}, {{5}}, {{5}}},
        [](const Operands& v) { return layer_norm(v[0], v[1], v[2]); },
        true},
+      {"rms_norm",
+       "",
+       {{{6, 5}}, {{5}}},
+       [](const Operands& v) { return rms_norm(v[0], v[1]); },
+       true},
+      {"add_rms_norm",
+       "",
+       {{{6, 5}}, {{6, 5}}, {{5}}},
+       [](const Operands& v) {
+         const NormedSum r = add_rms_norm(v[0], v[1], v[2]);
+         return mul(r.normed, r.sum);
+       }},
+      {"softmax", "", {{{5, 3, 4}}}, [](const Operands& v) { return softmax(v[0]); }, true},
+      {"rope",
+       "",
+       {{{3, 5, 2, 4}}},
+       [](const Operands& v) { return rope(v[0], small_rope_table(v[0].context())); },
+       true},
+      {"rope",
+       "positions",
+       {{{3, 5, 2, 4}}, index_below(7, {3, 5})},
+       [](const Operands& v) { return rope(v[0], small_rope_table(v[0].context()), v[1]); }},
       {"attention", "causal", {heads, heads, heads}, attend},
       {"attention", "full", {{{2, 3, 3, 3}}, {{2, 4, 3, 3}}, {{2, 4, 3, 3}}}, attend_all},
       {"attention", "grouped", {queries, {{2, 3, 3, 2}}, {{2, 3, 3, 2}}}, attend},
@@ -204,6 +254,11 @@ inline std::vector<ConservativeRejection> conservative_rejections() {
       {"dropout", "P", "linear, but elements of V or P have no place in a global tensor by rule"},
       {"dropout", "V", "the same; each rank would use one mask for other values"},
       {"layer_norm", "R, P, P", "jointly linear in weight and bias, which the rules cannot say"},
+      {"add_rms_norm", "R, R, P",
+       "the norm is linear in its weight, but the sum is no part of that"},
+      {"mean.all", "V", "the number of elements is unknown"},
+      {"mean.middle", "V", "the same"},
+      {"rope", "V", "the tokens have no known position"},
       {"reshape.split", "S(0)", "balanced chunks of single elements need not hold whole groups"},
   };
 }

@@ -97,6 +97,44 @@ inline LayerNormGradient layer_norm_gradient(const Values& dy, const Values& x, 
   return out;
 }
 
+struct RmsNorm {
+  Values y, rstd;
+};
+
+inline RmsNorm rms_norm(const Values& x, const Values& w, double eps) {
+  const std::size_t width = w.size();
+  RmsNorm out{Values(x.size()), {}};
+  for (std::size_t row = 0; row < x.size(); row += width) {
+    double square = 0.0;
+    for (std::size_t i = 0; i < width; ++i) square += x[row + i] * x[row + i];
+    out.rstd.push_back(1.0 / std::sqrt(square / static_cast<double>(width) + eps));
+    for (std::size_t i = 0; i < width; ++i) out.y[row + i] = x[row + i] * out.rstd.back() * w[i];
+  }
+  return out;
+}
+
+struct RmsNormGradient {
+  Values dx, dw;
+};
+
+inline RmsNormGradient rms_norm_gradient(const Values& dy, const Values& x, const Values& w,
+                                         const RmsNorm& forward) {
+  const std::size_t width = w.size();
+  RmsNormGradient out{Values(x.size()), Values(width)};
+  for (std::size_t row = 0; row < x.size(); row += width) {
+    const double rstd = forward.rstd[row / width];
+    double mean = 0.0;
+    for (std::size_t i = 0; i < width; ++i) {
+      out.dw[i] += dy[row + i] * x[row + i] * rstd;
+      mean += dy[row + i] * w[i] * x[row + i] * rstd / static_cast<double>(width);
+    }
+    for (std::size_t i = 0; i < width; ++i) {
+      out.dx[row + i] = rstd * (dy[row + i] * w[i] - x[row + i] * rstd * mean);
+    }
+  }
+  return out;
+}
+
 /// log(sum(e^x)) of one row.
 inline double log_sum_exp(const double* x, std::size_t count) {
   const double most = *std::max_element(x, x + count);

@@ -92,6 +92,8 @@ TypeRule elementwise_rule(int rank);
 TypeRule elementwise_linear_rule(int rank);
 /// A sum of two operands broadcast from the right.
 TypeRule broadcast_sum_rule(const Shape& a, const Shape& b);
+/// The same for a product.
+TypeRule broadcast_product_rule(const Shape& a, const Shape& b);
 
 /// The result's type. `op` is for messages. Throws Error{kShardingType}.
 ShardingType infer_type(const char* op, std::span<const Variable> operands, const TypeRule& rule);
