@@ -36,8 +36,20 @@ Tensor empty_leaf_gradient(const VariableState& leaf) {
                        MemoryCategory::kGradient);
 }
 
+/// What a leaf holds must be of the type of what is added: a reduced gradient is not.
+void require_same_type(const VariableState& leaf) {
+  if (leaf.grad_type == leaf.type.dual()) return;
+  throw Error(ErrorCode::kShardingType,
+              fmt::format("backward: the gradient that {} holds is [{}], already reduced, and a "
+                          "pending [{}] would be added to it. Call zero_grad() after the "
+                          "optimizer's step",
+                          leaf.name.empty() ? "a leaf" : leaf.name, to_string(leaf.grad_type),
+                          to_string(leaf.type.dual())));
+}
+
 void accumulate_leaf(VariableState& leaf, const Tensor& gradient) {
   if (leaf.grad.defined()) {
+    require_same_type(leaf);
     ops::axpy(leaf.grad, ops::contiguous(gradient));
     return;
   }
@@ -89,7 +101,9 @@ struct Leaves {
     if (sink != nullptr) return sink->target(input_of(leaf), accumulates);
     if (leaf.grad_dtype != leaf.value.dtype()) return {};
     accumulates = leaf.grad.defined();
-    if (!accumulates) {
+    if (accumulates) {
+      require_same_type(leaf);
+    } else {
       leaf.grad = empty_leaf_gradient(leaf);
       leaf.grad_type = leaf.type.dual();
     }
@@ -236,6 +250,7 @@ void Engine::seed(const Root& root) {
   const VariableState& state = *root.output.state();
   Tensor gradient = root.gradient;
   if (!gradient.defined()) {
+    require_seed_counts_once(root.output, "the output");
     TESSERA_CHECK(
         state.value.numel() == 1,
         "backward from a tensor of shape {} needs a gradient of that shape; only a scalar "
@@ -388,6 +403,21 @@ void DeferredWeights::run() {
     impl->engine.route(pending, pending.node->is_weight_side ? Run::kAll : Run::kWeights);
     release(*pending.node);
     pending = {};
+  }
+}
+
+void require_seed_counts_once(const Variable& output, std::string_view what) {
+  const ShardingType& type = output.type();
+  for (AxisId axis = 0; axis < type.count(); ++axis) {
+    const AxisKind kind = type[axis].kind;
+    if (kind == AxisKind::kPartial || kind == AxisKind::kInvariant) continue;
+    const auto& info = type.axes()->axes[static_cast<std::size_t>(axis)];
+    throw Error(
+        ErrorCode::kShardingType,
+        fmt::format("backward: {} is {} on mesh axis {} (size {}), so a seed on every rank would "
+                    "count it once per rank. Give every rank its own rows (S), so that the sum "
+                    "over them is P; where the ranks repeat one computation, convert R->I",
+                    what, to_string(type[axis]), info.name, info.size));
   }
 }
 

@@ -14,6 +14,10 @@ namespace {
 
 using ops::Transpose;
 
+std::string named(const Variable& leaf) {
+  return leaf.name().empty() ? "" : " (" + leaf.name() + ")";
+}
+
 /// The dims of a product: rows (lead of x), columns (lead of w), inner (contracted).
 struct Dims {
   int lead = 0;
@@ -35,8 +39,13 @@ struct Dims {
       // Pieces that do not fit are most often a split of one operand only: the types tell.
       if (has_dims) check_types(x_operand, w_operand);
       throw Error(ErrorCode::kShape,
-                  fmt::format("linear: x {} and w {} do not agree in their last {} dims",
-                              x.to_string(), w.to_string(), contracted));
+                  fmt::format("linear: x {} and w{} {} do not agree in their last {} dims",
+                              x.to_string(), named(w_operand), w.to_string(), contracted));
+    }
+    if (x_operand.dtype() != w_operand.dtype()) {
+      throw Error(ErrorCode::kDType, fmt::format("linear: x is {} but w{} is {}; cast one of them",
+                                                 to_string(x_operand.dtype()), named(w_operand),
+                                                 to_string(w_operand.dtype())));
     }
     result = x.slice(0, lead);
     for (int i = 0; i < outputs; ++i) result.push_back(w[i]);

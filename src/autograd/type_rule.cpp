@@ -60,9 +60,11 @@ struct Inference {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const AxisKind kind = operands[i].type()[axis].kind;
       if (kind != AxisKind::kInvariant && !is_flexible(operands[i], kind)) {
-        reject(axis, "I (one computation that every rank repeats) meets an operand that is not I",
-               "Convert the I operand where it meets the other: I->R (identity forward, all-reduce "
-               "of its gradient), or I->S (take the own slice)");
+        reject(
+            axis, "I (one computation that every rank repeats) meets an operand that is not I",
+            "Convert the I operand where it meets the other: I->R (identity forward, all-reduce "
+            "of its gradient), or I->S (take the own slice). For parameters on a data axis, wrap "
+            "the model with parallel::Ddp");
       }
     }
     return AxisType::invariant();

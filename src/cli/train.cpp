@@ -22,7 +22,8 @@ void add_train(CLI::App& app, std::function<int()>& action) {
       ->allow_extra_args(false);
   train->footer(
       "Example: mpirun -n 2 tessera train examples/configs/quickstart.toml --set "
-      "data.path=book.txt");
+      "data.path=book.txt\n\nThe keys and their defaults:\n\n" +
+      train::to_toml(train::Config()));
   train->callback([options, &action] {
     action = [options] {
       return comm::run_main([&options](const std::shared_ptr<comm::Communicator>& world) {

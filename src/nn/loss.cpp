@@ -8,6 +8,7 @@ namespace tessera::nn {
 std::vector<autograd::Root> loss_roots(std::span<const LossTerm> terms, double loss_scale) {
   std::vector<autograd::Root> roots;
   for (const LossTerm& term : terms) {
+    autograd::require_seed_counts_once(term.sum, "the loss term " + term.name);
     const Tensor& sum = term.sum.value();
     const Tensor seed = Tensor::empty(sum.context(), sum.shape(), sum.dtype());
     ops::fill(seed, term.weight > 0.0 ? loss_scale * term.coefficient / term.weight : 0.0);

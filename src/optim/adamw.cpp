@@ -55,6 +55,9 @@ void AdamW::step(double lr, double grad_scale) {
         state.parameter->decay == spmd::WeightDecay::kYes ? config_.weight_decay : 0.0;
     updates.push_back({variable.value(), variable.grad(), state.m, state.v, decay});
   }
+  TESSERA_CHECK(!updates.empty() || states_.empty(),
+                "AdamW: none of the {} parameters has a gradient; call backward before step()",
+                states_.size());
   ++steps_;
   ops::adamw(updates, {lr, config_.beta1, config_.beta2, config_.eps, grad_scale, steps_});
 }

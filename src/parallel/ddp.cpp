@@ -38,6 +38,7 @@ struct Ddp::Impl {
   void allocate(Bucket& bucket, const DdpOptions& options);
   void start_ready();
   void start(Bucket& bucket);
+  void require_pending(const spmd::Parameter& parameter) const;
 };
 
 void Ddp::Impl::fill_buckets(const DdpOptions& options) {
@@ -97,6 +98,15 @@ void Ddp::Impl::start(Bucket& bucket) {
   bucket.work = communicator->all_reduce(bucket.reduced);
 }
 
+void Ddp::Impl::require_pending(const spmd::Parameter& parameter) const {
+  const autograd::Variable& variable = parameter.variable;
+  if (!variable.grad().defined() || variable.grad_type() == variable.type().dual()) return;
+  throw Error(ErrorCode::kShardingType,
+              fmt::format("Ddp::finish_step(): the gradient of {} is [{}], reduced already; it is "
+                          "called once per step, before the optimizer's step and zero_grad()",
+                          parameter.name, to_string(variable.grad_type())));
+}
+
 Ddp::Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group, const DdpOptions& options)
     : impl_(std::make_unique<Impl>(mesh, std::move(group))) {
   TESSERA_CHECK(options.bucket_bytes > 0, "Ddp: bucket_bytes must be positive");
@@ -144,6 +154,14 @@ void Ddp::begin_last_backward() {
 }
 
 void Ddp::finish_step() {
+  bool has_gradient = impl_->parameters.empty();
+  for (const spmd::ParameterPtr& parameter : impl_->parameters) {
+    has_gradient = has_gradient || parameter->variable.grad().defined();
+    impl_->require_pending(*parameter);
+  }
+  TESSERA_CHECK(has_gradient,
+                "Ddp::finish_step(): no parameter has a gradient; call backward first (a rank "
+                "without data in a step runs it on a loss term whose labels are all ignored)");
   if (!impl_->is_last_backward) begin_last_backward();
   while (impl_->next < impl_->buckets.size()) impl_->start(impl_->buckets[impl_->next++]);
   for (Bucket& bucket : impl_->buckets) {

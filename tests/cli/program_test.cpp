@@ -64,7 +64,10 @@ TEST_F(ProgramTest, HelpHasAnExample) {
     EXPECT_EQ(result.code, 0);
     EXPECT_EQ(result.err, "");
   }
-  EXPECT_NE(run({tessera(), "train", "--help"}).out.find("Example: mpirun"), std::string::npos);
+  const std::string help = run({tessera(), "train", "--help"}).out;
+  EXPECT_NE(help.find("Example: mpirun"), std::string::npos);
+  EXPECT_NE(help.find("[optim]"), std::string::npos);
+  EXPECT_NE(help.find("warmup = 50"), std::string::npos);
   EXPECT_NE(run({train_gpt(), "--help"}).out.find("--config FILE"), std::string::npos);
 }
 

@@ -76,6 +76,19 @@ TEST(AdamWTest, DecaysOnlyWhatDecays) {
   EXPECT_DOUBLE_EQ(rests->variable.value().item(), 1.0);
 }
 
+TEST(AdamWTest, RefusesAStepWithoutAnyGradient) {
+  const auto context = Context::create();
+  optim::AdamW optimizer({make_parameter(*context, {1.0, 2.0})}, {});
+  try {
+    optimizer.step(1e-3);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.message().find("call backward"), std::string::npos);
+  }
+  EXPECT_EQ(optimizer.steps(), 0);
+}
+
 TEST(GradientNormTest, IsTheRootOfTheSumOfSquares) {
   const auto context = Context::create();
   const auto a = make_parameter(*context, {0.0, 0.0});

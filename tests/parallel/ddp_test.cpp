@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
 
+#include "tessera/autograd/linear.hpp"
+#include "tessera/autograd/sum.hpp"
 #include "tessera/comm/backends.hpp"
 #include "tessera/comm/decorators.hpp"
 #include "tessera/core/error.hpp"
@@ -236,6 +240,83 @@ TEST(DdpTest, TheOptimizerRefusesAGradientThatWasNotReduced) {
         }
       },
       kTimeout);
+}
+
+/// Runs body(context, mesh, model, ddp) on two ranks.
+template <typename Body>
+void on_two_ranks(const Body& body) {
+  comm::run_threads(
+      2,
+      [&body](std::shared_ptr<comm::Communicator> world) {
+        ContextOptions options;
+        options.rank = world->rank();
+        options.world_size = 2;
+        const auto context = Context::create(options);
+        const spmd::AxisSpec axes[] = {{"dp", 2}};
+        const spmd::Mesh mesh(*context, world, axes);
+        TwoParameters model(nn::BuildContext{context.get(), mesh.axes(), DType::kF64, ""});
+        parallel::Ddp ddp(model, mesh, "dp");
+        body(*context, mesh, model, ddp);
+      },
+      kTimeout);
+}
+
+/// A backward pass from every element of the parameter.
+void seed(const spmd::ParameterPtr& parameter) {
+  const autograd::Variable& variable = parameter->variable;
+  const autograd::Root root{variable,
+                            Tensor::zeros(variable.context(), variable.shape(), variable.dtype())};
+  autograd::backward(std::span<const autograd::Root>(&root, 1));
+}
+
+void expect_refused(const std::function<void()>& f, ErrorCode code, const std::string& word) {
+  try {
+    f();
+    ADD_FAILURE() << "accepted; expected an error about " << word;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.message();
+    EXPECT_NE(error.message().find(word), std::string::npos) << error.message();
+  }
+}
+
+TEST(DdpMisuseTest, AForgottenZeroGradIsRefusedNotReducedTwice) {
+  on_two_ranks([](Context&, const spmd::Mesh&, TwoParameters& model, parallel::Ddp& ddp) {
+    seed(model.used);
+    ddp.finish_step();
+    expect_refused([&] { seed(model.used); }, ErrorCode::kShardingType, "zero_grad");
+    // A kernel that adds in place meets the same check.
+    const Tensor rows = Tensor::zeros(model.context(), {2, 3}, DType::kF64);
+    const ShardingType type = ShardingType(model.build().axes).with(0, AxisType::shard(0));
+    expect_refused(
+        [&] {
+          autograd::backward(autograd::sum(
+              autograd::linear(autograd::Variable(rows, type), model.used->variable)));
+        },
+        ErrorCode::kShardingType, "used");
+  });
+}
+
+TEST(DdpMisuseTest, FinishingTwiceOrWithoutBackwardIsRefused) {
+  on_two_ranks([](Context&, const spmd::Mesh&, TwoParameters& model, parallel::Ddp& ddp) {
+    expect_refused([&] { ddp.finish_step(); }, ErrorCode::kInvalidArgument, "call backward first");
+    seed(model.used);
+    ddp.finish_step();
+    expect_refused([&] { ddp.finish_step(); }, ErrorCode::kShardingType, "once per step");
+  });
+}
+
+/// Rows that every rank repeats, typed I: with R weights the loss is R, and each rank would count
+/// the whole.
+TEST(DdpMisuseTest, ALossOfRepeatedDataIsRefused) {
+  on_two_ranks([](Context& context, const spmd::Mesh& mesh, TwoParameters& model, parallel::Ddp&) {
+    const autograd::Variable rows(Tensor::zeros(context, {2, 3}, DType::kF64), mesh.invariant());
+    const nn::LossTerm terms[] = {
+        {"mine", autograd::sum(autograd::linear(rows, model.used->variable)), 2.0}};
+    EXPECT_EQ(terms[0].sum.type(), mesh.type("dp", AxisType::replicate()));
+    expect_refused([&] { nn::loss_roots(terms); }, ErrorCode::kShardingType, "loss term mine is R");
+    expect_refused([&] { autograd::backward(terms[0].sum); }, ErrorCode::kShardingType,
+                   "once per rank");
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/autograd/variable.hpp"
@@ -18,6 +19,12 @@ struct Root {
   Variable output;
   Tensor gradient;
 };
+
+/// Checks that the same seed on every rank counts `output` once: it must be P or I on every axis.
+/// (The gradient of an R value is a pending sum: a seed of 1 on each of n ranks is n.) Throws
+/// Error{kShardingType} that says what to do. Done for seeds left undefined; `what` names the
+/// output in the message.
+void require_seed_counts_once(const Variable& output, std::string_view what);
 
 enum class BackwardPart {
   kAll,

@@ -31,7 +31,8 @@ bool is_interrupted();
 /// Runs `body` with the world communicator: "mpi" when started by a launcher, "self" alone. Returns
 /// the body's result. An exception is printed to standard error by the rank that failed first
 /// ("tessera: error: ..."), the world is poisoned so that the other ranks leave their waits, and
-/// under MPI the job is ended with the exit code within seconds.
+/// under MPI the job is ended with the exit code within seconds. A rank that returns while another
+/// still waits for it lets that wait run into its deadline (Communicator::set_timeout; 10 minutes).
 int run_main(const std::function<int(std::shared_ptr<Communicator> world)>& body);
 
 }  // namespace tessera::comm

@@ -28,8 +28,8 @@ namespace tessera {
 
 class Tensor;
 
-/// kDeterministic: same layout, same bits. kLayoutInvariant: also the same bits for the layouts
-/// that the docs list. kFast: anything goes.
+/// kDeterministic: same layout, same bits. kLayoutInvariant: our own GEMM with a fixed order over K
+/// as well, so that a row's bits do not depend on the rows beside it. kFast: anything goes.
 enum class Numerics { kFast, kDeterministic, kLayoutInvariant };
 
 /// When an observer sees a tensor.

@@ -24,6 +24,7 @@ struct LossTerm {
 };
 
 /// Roots for backward: each term's sum with gradient scale * coefficient / weight (0 for weight 0).
+/// Throws Error{kShardingType} for a sum that is not P or I on every axis.
 std::vector<autograd::Root> loss_roots(std::span<const LossTerm> terms, double loss_scale = 1.0);
 
 /// coefficient * sum / weight over the terms: this rank's part of the global loss.

@@ -25,8 +25,11 @@ class AdamW {
 
   /// One update of every parameter that has a gradient; `grad_scale` multiplies gradients
   /// (clipping). Refuses (Error{kShardingType}) a gradient whose type is not the dual of its
-  /// parameter's placement: a reduction is missing, or was done twice.
+  /// parameter's placement: a reduction is missing, or was done twice. kInvalidArgument where no
+  /// parameter has a gradient.
   void step(double lr, double grad_scale = 1.0);
+  /// Forgets the gradients of the parameters; the next backward pass overwrites them. Between steps
+  /// always, between the micro-batches of a step never.
   void zero_grad();
   /// Updates done.
   std::int64_t steps() const { return steps_; }

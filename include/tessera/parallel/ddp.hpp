@@ -24,20 +24,25 @@ struct DdpOptions {
 
 class Ddp {
  public:
-  /// Wraps `module`'s parameters for the mesh group `group`. Collective. Rank 0's initial values
-  /// need not be sent: initialisation does not depend on the rank.
+  /// Wraps `module`'s parameters for the mesh group `group`, before the first forward pass.
+  /// Collective. Rank 0's initial values need not be sent: initialisation does not depend on the
+  /// rank. kInvalidArgument where the module was built without the mesh's axes, or a parameter is
+  /// not invariant on the group.
   Ddp(nn::Module& module, const spmd::Mesh& mesh, std::string group,
       const DdpOptions& options = {});
   ~Ddp();
   Ddp(const Ddp&) = delete;
   Ddp& operator=(const Ddp&) = delete;
 
-  /// To be called before the backward pass of the step's last micro-batch: from then on a bucket
-  /// whose gradients are all ready is reduced at once.
+  /// Before the backward pass of the step's last micro-batch: from then on a bucket whose gradients
+  /// are all ready is reduced at once, while backward goes on. Without it the reductions only start
+  /// in finish_step().
   void begin_last_backward();
   /// Reduces what is left (parameters that got no gradient here count as zero), waits, and sets
-  /// every parameter's gradient to the reduced one of type I. Once per step; in the same order on
-  /// every rank.
+  /// every parameter's gradient to the sum (not the mean: a loss term is divided by its global
+  /// weight) over the ranks, of type I. Once per step, in the same order on every rank; after it
+  /// the optimizer's step and zero_grad(). kShardingType where gradients are reduced already,
+  /// kInvalidArgument where there is none at all.
   void finish_step();
   /// Number of buckets.
   std::size_t bucket_count() const;
