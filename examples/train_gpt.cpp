@@ -16,7 +16,9 @@
 #include "tessera/parallel/ddp.hpp"
 #include "tessera/spmd/collectives.hpp"
 #include "tessera/train/evaluate.hpp"
+#include "tessera/train/open_text.hpp"
 #include "tessera/train/report.hpp"
+#include "tessera/train/skip_rule.hpp"
 
 using namespace tessera;
 
@@ -42,6 +44,7 @@ train::Config read_arguments(int argc, char** argv) {
 
 void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communicator>& world) {
   train::check_ranks_agree(config, *world);
+  world->set_timeout(config.timeout());
   ContextOptions options;
   options.rank = world->rank();
   options.world_size = world->size();
@@ -54,8 +57,8 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
   const spmd::Mesh mesh(*context, world, axes);
   const ShardingType rows_type = mesh.type("dp", AxisType::shard(0));
 
-  const data::ByteSamples samples(std::make_shared<data::ByteText>(config.data.path),
-                                  config.train.sequence, options.seed);
+  const data::ByteSamples samples(train::open_text(config, *world), config.train.sequence,
+                                  options.seed);
   const data::BatchPlan plan{config.train.batch, world->size(), world->rank(),
                              config.train.accumulation};
   plan.check_enough(samples.training_windows());
@@ -79,14 +82,13 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
   data::Prefetch batches(*context, make_batch, {0, config.train.steps * plan.accumulation});
   // Every token has a target, so that the global weight of the loss is known.
   const auto weight = static_cast<double>(plan.step_rows() * config.train.sequence);
-  std::int64_t skipped = 0;
-  std::int64_t skipped_in_a_row = 0;
+  train::SkipRule skip_rule(config.train.skip_limit, context->log());
   train::StepClock clock;
   for (std::int64_t step = 0; step < config.train.steps; ++step) {
-    if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
     clock.start();
     double loss = 0.0;
     for (std::int64_t a = 0; a < plan.accumulation; ++a) {
+      if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
       clock.enter(train::LedgerPart::kData);
       const data::Batch batch = batches.next();
       clock.enter(train::LedgerPart::kCompute);
@@ -105,24 +107,19 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
     const double norm = optim::gradient_norm(parameters, world.get());
     clock.enter(train::LedgerPart::kCompute);
     const double lr = schedule.at(optimizer.steps());
-    if (std::isfinite(norm)) {
+    if (skip_rule.allows(norm)) {  // finite
       optimizer.step(lr, optim::clip_coefficient(norm, config.train.clip));
-      skipped_in_a_row = 0;
-    } else if (++skipped, ++skipped_in_a_row > config.train.skip_limit) {
-      throw Error(ErrorCode::kNonFinite,
-                  fmt::format("{} steps in a row had a gradient that is not finite; lower optim.lr "
-                              "or raise train.skip_limit",
-                              skipped_in_a_row));
     }
     optimizer.zero_grad();
     clock.stop();
-    train::StepResult result{step + 1, total.item(), norm, lr, skipped, {}};
+    train::StepResult result{step + 1, total.item(), norm, lr, skip_rule.skipped(), {}};
     const bool is_last = step + 1 == config.train.steps;
     const std::int64_t every = config.train.evaluate_every;
     if (is_last || (every > 0 && (step + 1) % every == 0)) {
       result.val_loss = train::evaluate(model, samples, mesh, "dp", config.train.batch);
     }
     reporter.step(result, clock);
+    if (is_last) train::check_final_loss(*result.val_loss);
   }
   if (world->rank() == 0) {
     train::save_weights(directory.weights(), model);

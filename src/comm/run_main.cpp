@@ -2,11 +2,13 @@
 #include "tessera/comm/run_main.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -24,13 +26,45 @@ constexpr std::chrono::milliseconds kGrace{500};
 constexpr std::chrono::seconds kReportTime{5};
 constexpr std::chrono::seconds kLeaveTime{30};
 
-volatile std::sig_atomic_t interrupted = 0;
+std::atomic<bool> interrupted{false};
 
-extern "C" void note_signal(int) {
-  // A second signal means now.
-  if (interrupted != 0) std::_Exit(130);
-  interrupted = 1;
-}
+/// Takes SIGINT and SIGTERM in a thread of its own. They are blocked in all others, because a
+/// handler would run on the stack of whatever it interrupts, and oneDNN 2.6's generated code keeps
+/// data below the stack pointer where a handler's frame goes: results and heap would be corrupted.
+class SignalWatch {
+ public:
+  SignalWatch() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    thread_ = std::thread([this] { watch(); });
+  }
+  ~SignalWatch() {
+    is_done_ = true;
+    pthread_kill(thread_.native_handle(), SIGTERM);  // wakes the thread
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  void watch() {
+    while (true) {
+      int signal = 0;
+      if (sigwait(&signals_, &signal) != 0) continue;
+      if (is_done_) return;
+      // A second signal means now.
+      if (interrupted.exchange(true)) std::_Exit(130);
+    }
+  }
+
+  sigset_t signals_{};
+  sigset_t before_{};
+  std::atomic<bool> is_done_{false};
+  std::thread thread_;
+};
 
 struct Variables {
   const char* rank;
@@ -147,11 +181,10 @@ Launch read_launch(const std::function<const char*(const char*)>& environment) {
   return {};
 }
 
-bool is_interrupted() { return interrupted != 0; }
+bool is_interrupted() { return interrupted; }
 
 int run_main(const std::function<int(std::shared_ptr<Communicator>)>& body) {
-  std::signal(SIGINT, note_signal);
-  std::signal(SIGTERM, note_signal);
+  const SignalWatch signals;  // before any other thread is made, so that all of them inherit
   std::shared_ptr<Communicator> world;
   try {
     const Launch launch = read_launch([](const char* name) { return std::getenv(name); });

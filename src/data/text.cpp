@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "tessera/io/file.hpp"
@@ -47,34 +49,60 @@ Batch to_batch(Context& context, const HostBatch& batch) {
           Tensor::from(context, {batch.rows, batch.sequence}, batch.targets)};
 }
 
-ByteText::ByteText(const std::filesystem::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) io::throw_io_error("open the text", path, errno);
+ByteText::ByteText(const std::filesystem::path& path) : path_(path) {
+  const auto reject = [&path](const std::string& why) {
+    throw Error(ErrorCode::kConfig, fmt::format("the text {} {}; data.path must name a file with "
+                                                "text",
+                                                path.string(), why));
+  };
+  // Without O_NONBLOCK a FIFO would wait here for its writer.
+  fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) reject(fmt::format("cannot be opened ({})", std::strerror(errno)));
   struct stat info {};
-  const int status = fstat(fd, &info);
-  if (status != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    io::throw_io_error("read the text", path, status != 0 ? errno : EISDIR);
+  if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd_);
+    reject("is not a regular file");
   }
   size_ = info.st_size;
-  void* data = size_ == 0
-                   ? nullptr
-                   : mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, fd, 0);
-  const int error = errno;
-  close(fd);
   if (size_ == 0) {
-    throw Error(
-        ErrorCode::kConfig,
-        fmt::format("the text {} is empty; data.path must name a file with text", path.string()));
+    close(fd_);
+    reject("is empty");
   }
-  if (data == MAP_FAILED) io::throw_io_error("map the text", path, error);
+  void* data = mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, fd_, 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    close(fd_);
+    io::throw_io_error("map the text", path, error);
+  }
   data_ = static_cast<const std::uint8_t*>(data);
 }
 
 ByteText::~ByteText() {
-  if (data_ != nullptr) {
-    munmap(const_cast<std::uint8_t*>(data_), static_cast<std::size_t>(size_));
+  if (data_ == nullptr) return;
+  munmap(const_cast<std::uint8_t*>(data_), static_cast<std::size_t>(size_));
+  close(fd_);
+}
+
+std::span<const std::uint8_t> ByteText::bytes() const {
+  struct stat info {};
+  if (fstat(fd_, &info) != 0) io::throw_io_error("look at the text", path_, errno);
+  if (info.st_size < size_) {  // pages beyond the end would be a bus error
+    throw Error(ErrorCode::kIo, fmt::format("the text {} was cut from {} to {} bytes while it was "
+                                            "in use",
+                                            path_.string(), size_, info.st_size));
   }
+  return {data_, static_cast<std::size_t>(size_)};
+}
+
+std::uint64_t ByteText::digest() const {
+  constexpr std::int64_t kSamples = 1 << 16;
+  const auto text = bytes();
+  std::uint64_t hash = 0xcbf29ce484222325ULL ^ static_cast<std::uint64_t>(size_);
+  const std::int64_t stride = std::max<std::int64_t>(1, size_ / kSamples);
+  for (std::int64_t i = 0; i < size_; i += stride) {
+    hash = (hash ^ text[static_cast<std::size_t>(i)]) * 0x100000001b3ULL;
+  }
+  return hash;
 }
 
 ByteSamples::ByteSamples(std::shared_ptr<const ByteText> text, std::int64_t sequence,

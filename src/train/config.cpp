@@ -51,6 +51,7 @@ std::vector<Key> keys_of(Config& c) {
           {"optim.weight_decay", &c.optim.weight_decay},
           {"parallel.dp_replicate", &c.parallel.dp_replicate},
           {"parallel.bucket_mib", &c.parallel.bucket_mib},
+          {"parallel.timeout_s", &c.parallel.timeout_s},
           {"log.directory", &c.log.directory},
           {"log.overwrite", &c.log.overwrite},
           {"log.every", &c.log.every},
@@ -181,6 +182,10 @@ void at_least(std::string_view key, std::int64_t value, std::int64_t least) {
 
 }  // namespace
 
+std::chrono::milliseconds Config::timeout() const {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(parallel.timeout_s * 1000.0));
+}
+
 nn::GptConfig Config::gpt() const {
   nn::GptConfig gpt;
   gpt.layers = static_cast<int>(model.layers);
@@ -232,6 +237,8 @@ void set_key(Config& config, std::string_view assignment) {
   }
   toml::table root;
   try {
+    if (value.find('\n') != std::string::npos)
+      reject(fmt::format("{}: {} must be one line", origin, key.name));
     root = toml::parse("value = " + value);
   } catch (const toml::parse_error&) {
     reject(fmt::format("{}: {} must be {}, not {}", origin, key.name, type_name(key.field),
@@ -283,6 +290,7 @@ void validate(const Config& config) {
   check_float("train.clip", config.train.clip, 0.0, 1e30, "0 (no clipping) or a positive number");
   check_float("parallel.bucket_mib", config.parallel.bucket_mib, 0.001, 1e6,
               "between 0.001 and 1e6");
+  check_float("parallel.timeout_s", config.parallel.timeout_s, 0.1, 1e6, "between 0.1 and 1e6");
   check_float("log.temperature", config.log.temperature, 1e-3, 1e3, "between 0.001 and 1000");
   if (config.data.path.empty()) {
     reject("data.path is not set: name a text file, for example --set data.path=book.txt");

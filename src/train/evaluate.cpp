@@ -56,6 +56,15 @@ std::uint8_t draw(const double* logits, std::int64_t count, double temperature, 
 
 }  // namespace
 
+void check_final_loss(double val_loss) {
+  if (std::isfinite(val_loss)) return;
+  throw Error(
+      ErrorCode::kNonFinite,
+      fmt::format("the held-out loss at the end is {}: the run has diverged and its weights "
+                  "are not kept; lower optim.lr",
+                  val_loss));
+}
+
 double evaluate(nn::Gpt& model, const data::ByteSamples& samples, const spmd::Mesh& mesh,
                 std::string_view group, std::int64_t rows) {
   const EvaluationScope scope(model);

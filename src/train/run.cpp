@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "tessera/autograd/backward.hpp"
 #include "tessera/comm/affinity.hpp"
 #include "tessera/comm/run_main.hpp"
@@ -14,7 +12,9 @@
 #include "tessera/parallel/ddp.hpp"
 #include "tessera/spmd/collectives.hpp"
 #include "tessera/train/evaluate.hpp"
+#include "tessera/train/open_text.hpp"
 #include "tessera/train/report.hpp"
+#include "tessera/train/skip_rule.hpp"
 
 namespace tessera::train {
 namespace {
@@ -50,8 +50,7 @@ class Run {
         world_(world),
         context_(make_context(config, *world)),
         mesh_(make_mesh(config, *context_, world)),
-        samples_(std::make_shared<data::ByteText>(config.data.path), config.train.sequence,
-                 context_->options().seed),
+        samples_(open_text(config, *world), config.train.sequence, context_->options().seed),
         plan_(make_plan(config, *world, samples_)),
         model_(nn::BuildContext{context_.get(), mesh_.axes(), DType::kF32, ""}, config.gpt()),
         ddp_(model_, mesh_, "dp",
@@ -61,7 +60,8 @@ class Run {
         directory_(config, *world),
         reporter_(config, *context_, *world, directory_),
         batches_(*context_, [this](std::int64_t index) { return make_batch(index); },
-                 {0, config.train.steps * config.train.accumulation}) {}
+                 {0, config.train.steps * config.train.accumulation}),
+        skip_rule_(config.train.skip_limit, context_->log()) {}
 
   void train() {
     if (world_->rank() == 0) {
@@ -70,13 +70,13 @@ class Run {
                  directory_.path().string());
     }
     for (std::int64_t step = 0; step < config_.train.steps; ++step) {
-      if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
       StepResult result = train_step(step);
       const std::int64_t every = config_.train.evaluate_every;
       if (step + 1 == config_.train.steps || (every > 0 && (step + 1) % every == 0)) {
         result.val_loss = evaluate(model_, samples_, mesh_, "dp", config_.train.batch);
       }
       reporter_.step(result, clock_);
+      if (step + 1 == config_.train.steps) check_final_loss(*result.val_loss);
     }
     if (world_->rank() != 0) return;
     save_weights(directory_.weights(), model_);
@@ -98,9 +98,12 @@ class Run {
     const double norm = optim::gradient_norm(parameters_, world_.get());
     clock_.enter(LedgerPart::kCompute);
     const double lr = config_.schedule().at(optimizer_.steps());
-    update(lr, norm);
+    if (skip_rule_.allows(norm)) {
+      optimizer_.step(lr, optim::clip_coefficient(norm, config_.train.clip));
+    }
+    optimizer_.zero_grad();
     clock_.stop();
-    return {step + 1, total.item(), norm, lr, skipped_, {}};
+    return {step + 1, total.item(), norm, lr, skip_rule_.skipped(), {}};
   }
 
   /// This rank's rows of the run's micro-batch `index`. Runs on the thread of batches_.
@@ -111,6 +114,7 @@ class Run {
 
   /// Forward and backward of micro-batch `a`; this rank's part of the loss.
   double micro_batch(std::int64_t step, std::int64_t a) {
+    if (comm::is_interrupted()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
     clock_.enter(LedgerPart::kData);
     const data::Batch batch = batches_.next();
     clock_.enter(LedgerPart::kCompute);
@@ -124,25 +128,6 @@ class Run {
     if (a + 1 == config_.train.accumulation) ddp_.begin_last_backward();
     autograd::backward(nn::loss_roots(terms));
     return loss;
-  }
-
-  void update(double lr, double norm) {
-    if (std::isfinite(norm)) {
-      optimizer_.step(lr, optim::clip_coefficient(norm, config_.train.clip));
-      skipped_in_a_row_ = 0;
-    } else {
-      ++skipped_;
-      context_->log().warn("step skipped: the gradient norm is {} ({} skipped so far)", norm,
-                           skipped_);
-      if (++skipped_in_a_row_ > config_.train.skip_limit) {
-        throw Error(
-            ErrorCode::kNonFinite,
-            fmt::format("{} steps in a row had a gradient that is not finite; lower optim.lr "
-                        "= {} or raise train.skip_limit",
-                        skipped_in_a_row_, config_.optim.lr));
-      }
-    }
-    optimizer_.zero_grad();
   }
 
   const Config& config_;
@@ -159,14 +144,14 @@ class Run {
   Reporter reporter_;
   data::Prefetch batches_;
   StepClock clock_;
-  std::int64_t skipped_ = 0;
-  std::int64_t skipped_in_a_row_ = 0;
+  SkipRule skip_rule_;
 };
 
 }  // namespace
 
 void run(const Config& config, const std::shared_ptr<comm::Communicator>& world) {
   validate(config);
+  world->set_timeout(config.timeout());
   check_ranks_agree(config, *world);
   Run(config, world).train();
 }

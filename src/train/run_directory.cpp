@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -88,14 +89,24 @@ RunDirectory::RunDirectory(const Config& config, comm::Communicator& world)
 void RunDirectory::make(const Config& config) {
   check_free(path_, config.log.overwrite);
   MadeDirectories directories(path_);
-  io::write_file_atomically(path_ / kConfigFile, to_toml(config));
   const fs::path file = path_ / kMetricsFile;
-  metrics_ = open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   std::error_code ignored;
-  if (metrics_ < 0) {
-    const int error = errno;
-    fs::remove(path_ / kConfigFile, ignored);
-    io::throw_io_error("write", file, error);
+  const bool is_new = !fs::exists(file, ignored);
+  metrics_ = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (metrics_ < 0) io::throw_io_error("write", file, errno);
+  try {
+    // The lock goes with the process: a run that was killed leaves none.
+    if (flock(metrics_, LOCK_EX | LOCK_NB) != 0) {
+      throw Error(ErrorCode::kConfig, fmt::format("another run is writing to {}; choose another "
+                                                  "log.directory, or wait for its end",
+                                                  path_.string()));
+    }
+    io::write_file_atomically(path_ / kConfigFile, to_toml(config));
+    if (ftruncate(metrics_, 0) != 0) io::throw_io_error("write", file, errno);
+  } catch (...) {
+    close(metrics_);
+    if (is_new) fs::remove(file, ignored);
+    throw;
   }
   fs::remove(path_ / kWeightsFile, ignored);  // those of the run that was here
   directories.keep();

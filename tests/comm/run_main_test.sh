@@ -39,6 +39,7 @@ last=$((ranks - 1))
 usual=50
 expect success 0 -
 usual=$seconds
+expect mask 0 -
 expect config 2 'unknown key "lerning_rate"'
 expect one-throws 1 "rank $last: the loss is NaN"
 expect one-is-killed 137 -

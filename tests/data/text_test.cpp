@@ -2,6 +2,7 @@
 #include "tessera/data/text.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -57,10 +58,45 @@ TEST(ByteTextTest, RejectsEmptyTextAndNamesMissingFiles) {
       ByteText text(missing);
       FAIL();
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_EQ(error.code(), ErrorCode::kConfig);
       EXPECT_NE(error.message().find(missing), std::string::npos);
     }
   }
+}
+
+TEST(ByteTextTest, DoesNotWaitForAPipe) {
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "text_pipe";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const std::string message = config_error([&] { ByteText text(path); });
+  EXPECT_NE(message.find("not a regular file"), std::string::npos) << message;
+  std::filesystem::remove(path);
+}
+
+TEST(ByteTextTest, ATextThatShrinksIsAnErrorNotACrash) {
+  const auto path = write_text("shrinking_text", std::string(10000, 'x'));
+  const ByteText text(path);
+  EXPECT_EQ(text.bytes().size(), 10000U);
+  std::filesystem::resize_file(path, 100);
+  try {
+    text.bytes();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(error.message().find("from 10000 to 100 bytes"), std::string::npos);
+  }
+}
+
+TEST(ByteTextTest, DigestTellsTextsApart) {
+  const std::string base(300000, 'x');
+  std::string other = base;
+  other[0] = 'y';
+  std::set<std::uint64_t> digests;
+  for (const std::string& text : {base, other, base + "x"}) {
+    digests.insert(ByteText(write_text("digest_text", text)).digest());
+  }
+  EXPECT_EQ(digests.size(), 3U);
+  EXPECT_TRUE(digests.contains(ByteText(write_text("digest_text", base)).digest()));
 }
 
 TEST(ByteSamplesTest, TargetsFollowTokensAndStayOutOfTheHeldOutPart) {

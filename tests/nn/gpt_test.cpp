@@ -123,6 +123,31 @@ TEST(GptTest, TheTiedHeadAddsBothGradients) {
   }
 }
 
+TEST(GptTest, DropsAtEverySiteWithAMaskOfItsOwn) {
+  const auto context = Context::create();
+  nn::GptConfig config = tiny();
+  config.dropout = 0.5;
+  nn::Gpt model(nn::BuildContext{context.get(), nullptr, DType::kF64, ""}, config);
+  std::set<std::vector<bool>> masks;
+  int sites = 0;
+  context->add_observer(
+      [&](OpPhase, std::string_view op, const Tensor& value, const ShardingType&) {
+        if (op != "dropout") return;
+        ++sites;
+        std::vector<bool> mask;
+        for (const double v : value.to_vector<double>()) mask.push_back(v != 0.0);
+        masks.insert(mask);
+      });
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4};
+  const autograd::Variable x(Tensor::from(*context, {1, 4}, tokens));
+  model.forward(x);
+  EXPECT_EQ(sites, 1 + 2 * config.layers);  // the embeddings, and both branches of a block
+  EXPECT_EQ(masks.size(), static_cast<std::size_t>(sites));
+  model.set_training(false);
+  model.forward(x);
+  EXPECT_EQ(sites, 1 + 2 * config.layers);
+}
+
 TEST(GptTest, RejectsSizesThatCannotBe) {
   const auto message = [](auto change) -> std::string {
     nn::GptConfig config = tiny();

@@ -240,6 +240,16 @@ TEST_P(AttentionTest, KeepsWeightsOfLargeScoresFinite) {
   }
 }
 
+/// Far below the largest score a weight is small, not cut off: e^-40 of 1e30 counts.
+TEST_P(AttentionTest, KeepsSmallWeights) {
+  const auto context = make_context();
+  const Tensor q = tensor_of(*context, {1, 1, 1, 1}, GetParam(), {1.0});
+  const Tensor k = tensor_of(*context, {1, 2, 1, 1}, GetParam(), {0.0, -40.0});
+  const Tensor v = tensor_of(*context, {1, 2, 1, 1}, GetParam(), {0.0, 1e30});
+  const auto y = ops::attention(q, k, v, AttentionMask::kNone, 1.0);
+  EXPECT_NEAR(doubles(y.out)[0] / (1e30 * std::exp(-40.0)), 1.0, 1e-5);
+}
+
 TEST_P(AttentionTest, GivesZerosWhereNothingIsSeen) {
   const auto context = make_context();
   const AttentionSizes z{1, 3, 0, 2, 1, 4, false, 1.0};

@@ -242,6 +242,29 @@ TEST(DdpTest, TheOptimizerRefusesAGradientThatWasNotReduced) {
       kTimeout);
 }
 
+TEST(DdpTest, ReducesInTheLowerDTypeAndAccumulatesInTheGradients) {
+  comm::run_threads(
+      2,
+      [](std::shared_ptr<comm::Communicator> world) {
+        ContextOptions options;
+        options.rank = world->rank();
+        options.world_size = 2;
+        const auto context = Context::create(options);
+        const spmd::AxisSpec axes[] = {{"dp", 2}};
+        const spmd::Mesh mesh(*context, world, axes);
+        TwoParameters model(nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""});
+        parallel::Ddp ddp(model, mesh, "dp", {std::size_t{4} << 20, DType::kBF16});
+        const float own = world->rank() == 0 ? 1.00390625F : 2.0F;  // 1 + 2^-8 is 1 in bf16
+        const Tensor ones = Tensor::from(*context, {4, 3}, std::vector<float>(12, own));
+        const autograd::Root root{model.used->variable, ones};
+        autograd::backward(std::span<const autograd::Root>(&root, 1));
+        ddp.finish_step();
+        EXPECT_EQ(model.used->variable.grad().dtype(), DType::kF32);
+        EXPECT_EQ(model.used->variable.grad().to_vector<float>(), std::vector<float>(12, 3.0F));
+      },
+      kTimeout);
+}
+
 /// Runs body(context, mesh, model, ddp) on two ranks.
 template <typename Body>
 void on_two_ranks(const Body& body) {

@@ -94,6 +94,7 @@ TEST(ConfigTest, WrongTypesSayWhatIsExpected) {
   EXPECT_HAS(set_error("model.width=wide"), "must be a whole number, not wide");
   EXPECT_HAS(set_error("model.width="), "must be a whole number, not nothing");
   EXPECT_HAS(set_error("model.width"), "expected section.key=value");
+  EXPECT_HAS(set_error("train.steps=3\ntrain.batch=4"), "train.steps must be one line");
   EXPECT_HAS(set_error("=3"), "expected section.key=value");
 }
 
@@ -111,6 +112,17 @@ TEST(ConfigTest, ValuesOutOfRangeNameKeyValueAndRange) {
   EXPECT_HAS(set_error("model.vocabulary=255"), "at least 256");
   EXPECT_HAS(set_error("model.dropout=1.0"), "model.dropout");
   EXPECT_HAS(set_error("optim.lr=nan"), "optim.lr");
+  for (const char* key : {"model.layers",        "model.width",        "model.heads",
+                          "model.vocabulary",    "model.dropout",      "train.steps",
+                          "train.batch",         "train.sequence",     "train.accumulation",
+                          "train.seed",          "train.clip",         "train.evaluate_every",
+                          "train.skip_limit",    "optim.lr",           "optim.min_lr",
+                          "optim.warmup",        "optim.beta1",        "optim.beta2",
+                          "optim.eps",           "optim.weight_decay", "parallel.dp_replicate",
+                          "parallel.bucket_mib", "parallel.timeout_s", "log.every",
+                          "log.sample",          "log.temperature"}) {
+    EXPECT_HAS(set_error(std::string(key) + "=-1"), key);  // no number may be negative
+  }
   EXPECT_HAS(set_error("optim.lr=0.0"), "optim.lr");
   EXPECT_HAS(set_error("optim.min_lr=1.0"), "optim.min_lr");
   EXPECT_HAS(set_error("optim.warmup=1001"), "train.steps = 1000");

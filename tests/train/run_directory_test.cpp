@@ -69,6 +69,18 @@ TEST_F(RunDirectoryTest, ExistingRunIsKeptAndTheErrorSaysHowToGoOn) {
   EXPECT_EQ(io::read_file(root_ / "runs" / "a" / "metrics.jsonl"), "{}\n");
 }
 
+TEST_F(RunDirectoryTest, TwoRunsAtOnceDoNotShareIt) {
+  config_.log.overwrite = true;
+  {
+    RunDirectory first(config_, *world_);
+    first.append_metrics("{\"step\":1}");
+    EXPECT_NE(open(ErrorCode::kConfig).find("another run is writing"), std::string::npos);
+    first.append_metrics("{\"step\":2}");
+    EXPECT_EQ(io::read_file(first.path() / "metrics.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
+  }
+  EXPECT_EQ(open(ErrorCode::kConfig), "no error");
+}
+
 TEST_F(RunDirectoryTest, OverwriteReplacesTheRunAndNothingElse) {
   const fs::path run = root_ / "runs" / "a";
   fs::create_directories(run);

@@ -8,13 +8,18 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tessera/comm/backends.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/io/file.hpp"
 #include "tessera/io/safetensors.hpp"
+#include "tessera/ops/cross_entropy.hpp"
+#include "tessera/parallel/ddp.hpp"
 #include "tessera/train/evaluate.hpp"
+#include "tessera/train/open_text.hpp"
 #include "tessera/train/report.hpp"
+#include "tessera/train/skip_rule.hpp"
 
 namespace tessera::train {
 namespace {
@@ -189,6 +194,99 @@ TEST_F(RunTest, NonfiniteStepsAreSkippedAndBounded) {
   EXPECT_FALSE(fs::exists(root_ / "nonfinite" / "model.safetensors"));
 }
 
+TEST(SkipRuleTest, CountsAndBoundsWhatIsNotFinite) {
+  const auto context = Context::create();
+  SkipRule rule(2, context->log());
+  const double nan = std::nan("");
+  EXPECT_TRUE(rule.allows(1.0));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(rule.allows(nan));
+    EXPECT_FALSE(rule.allows(INFINITY));
+    EXPECT_TRUE(rule.allows(0.0));  // begins a new row
+  }
+  EXPECT_EQ(rule.skipped(), 6);
+  EXPECT_FALSE(rule.allows(nan));
+  EXPECT_FALSE(rule.allows(nan));
+  EXPECT_THROW(rule.allows(nan), Error);
+}
+
+/// One sample only and no learning: what differs from step to step is the dropout masks.
+TEST_F(RunTest, EveryStepDropsOtherElements) {
+  io::write_file_atomically(root_ / "text", std::string(400, 'x'));
+  Config c = config("masks");
+  c.model.dropout = 0.5;
+  c.optim.lr = 1e-30;
+  c.optim.min_lr = 1e-30;
+  run_ranks(1, c);
+  std::set<double> losses;
+  for (const auto& line : metrics("masks")) losses.insert(line["loss"].get<double>());
+  EXPECT_EQ(losses.size(), 4U);
+}
+
+class EvaluateTest : public RunTest {};
+
+TEST_F(EvaluateTest, IsTheMeanOverEveryHeldOutTarget) {
+  const auto context = Context::create();
+  comm::run_threads(
+      1,
+      [&](std::shared_ptr<comm::Communicator> world) {
+        const spmd::AxisSpec axes[] = {{"dp", 1}};
+        const spmd::Mesh mesh(*context, world, axes);
+        nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), DType::kF64, ""},
+                      config("none").gpt());
+        const data::ByteSamples samples(std::make_shared<data::ByteText>(root_ / "text"), 16, 1);
+        // The last window is not full: its last targets are ignored.
+        double sum = 0.0;
+        double count = 0.0;
+        for (std::int64_t w = 0; w < samples.held_out_windows(); ++w) {
+          const data::Batch batch = data::to_batch(*context, samples.held_out(w, 1));
+          const autograd::Variable tokens(batch.tokens, mesh.invariant());
+          const autograd::Variable targets(batch.targets, mesh.invariant());
+          sum += model.loss(tokens, targets, 1.0).sum.value().item();
+          count += static_cast<double>(ops::count_targets(batch.targets));
+        }
+        ASSERT_LT(count, static_cast<double>(16 * samples.held_out_windows()));
+        const parallel::Ddp ddp(model, mesh, "dp");
+        for (const std::int64_t rows : {1, 3, 100}) {
+          EXPECT_NEAR(evaluate(model, samples, mesh, "dp", rows), sum / count, 1e-12);
+        }
+      },
+      std::chrono::seconds(60));
+}
+
+TEST_F(RunTest, ADivergedRunFailsAndKeepsNoWeights) {
+  Config c = config("diverged");
+  c.train.clip = 0.0;
+  c.optim.lr = 1e38;
+  c.optim.min_lr = 1e38;
+  try {
+    run_ranks(1, c);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNonFinite) << error.what();
+    EXPECT_NE(error.message().find("diverged"), std::string::npos) << error.message();
+  }
+  EXPECT_FALSE(fs::exists(root_ / "diverged" / "model.safetensors"));
+}
+
+TEST_F(RanksRunTest, DifferentTextsAreNamed) {
+  io::write_file_atomically(root_ / "other", std::string(2700, 'y'));
+  try {
+    comm::run_threads(
+        3,
+        [this](std::shared_ptr<comm::Communicator> world) {
+          Config c = config("texts");
+          if (world->rank() == 2) c.data.path = (root_ / "other").string();
+          open_text(c, *world);
+        },
+        std::chrono::seconds(60));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kConfig) << error.what();
+    EXPECT_NE(error.message().find("on rank 2"), std::string::npos) << error.message();
+  }
+}
+
 class GenerateTest : public ::testing::Test {
  protected:
   std::shared_ptr<Context> context_ = Context::create();
@@ -208,6 +306,13 @@ TEST_F(GenerateTest, IsAFunctionOfTheSeed) {
 
 TEST_F(GenerateTest, LowTemperatureFollowsTheLikeliestByte) {
   EXPECT_EQ(generate(model_, "ab", 10, 1e-3, 1), generate(model_, "ab", 10, 1e-3, 2));
+}
+
+TEST_F(GenerateTest, SeesTheLastTokensOnly) {
+  const std::string a = generate(model_, "xyzabcdef", 8, 1.0, 5);  // six positions
+  const std::string b = generate(model_, "QRSabcdef", 8, 1.0, 5);
+  EXPECT_EQ(a.substr(3), b.substr(3));
+  EXPECT_NE(generate(model_, "abcdefxyz", 8, 1.0, 5).substr(9), a.substr(9));
 }
 
 TEST_F(GenerateTest, RejectsAnEmptyPromptAndNoTemperature) {

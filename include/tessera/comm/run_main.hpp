@@ -25,7 +25,9 @@ struct Launch {
 Launch read_launch(const std::function<const char*(const char*)>& environment);
 
 /// True after SIGINT or SIGTERM, in a program that runs in run_main. Training loops look at it
-/// between steps, and throw Error{kInterrupted}.
+/// between micro-batches, and throw Error{kInterrupted}. (The signals are taken by a thread of
+/// run_main. A program with handlers of its own must install them with SA_ONSTACK and give every
+/// thread that computes an alternate stack: oneDNN 2.6 keeps data below the stack pointer.)
 bool is_interrupted();
 
 /// Runs `body` with the world communicator: "mpi" when started by a launcher, "self" alone. Returns

@@ -3,6 +3,7 @@
 // key is an error that names the nearest known one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -50,6 +51,7 @@ struct Config {
   struct {
     std::int64_t dp_replicate = 0;  ///< data-parallel ranks; 0: all
     double bucket_mib = 4.0;
+    double timeout_s = 600.0;  ///< the deadline of every wait for another rank
   } parallel;
   struct {
     std::string directory = "runs/run";
@@ -60,6 +62,7 @@ struct Config {
   } log;
 
   nn::GptConfig gpt() const;
+  std::chrono::milliseconds timeout() const;
   optim::AdamWConfig adamw() const;
   optim::WarmupCosine schedule() const;
 };

@@ -17,6 +17,10 @@ namespace tessera::train {
 double evaluate(nn::Gpt& model, const data::ByteSamples& samples, const spmd::Mesh& mesh,
                 std::string_view group, std::int64_t rows);
 
+/// Error{kNonFinite} for the held-out loss of a finished run that is no number: its weights are not
+/// worth keeping.
+void check_final_loss(double val_loss);
+
 /// `prompt` and `count` more bytes, drawn one by one from softmax(logits / temperature) with random
 /// numbers of `seed`; every byte is one forward pass over at most the model's sequence. Not
 /// collective. Error{kInterrupted} after a signal.

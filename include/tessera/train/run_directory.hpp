@@ -16,7 +16,8 @@ namespace tessera::train {
 class RunDirectory {
  public:
   /// Collective. A directory that is not empty is a kConfig error that says how to go on; with
-  /// log.overwrite the three files are replaced and others stay. One that cannot be made or written
+  /// log.overwrite the three files are replaced and others stay; one that another run is writing to
+  /// is a kConfig error (a lock on metrics.jsonl). One that cannot be made or written
   /// is Error{kIo}, and what was made of it is removed again.
   RunDirectory(const Config& config, comm::Communicator& world);
   ~RunDirectory();
