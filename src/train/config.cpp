@@ -30,6 +30,9 @@ std::vector<Key> keys_of(Config& c) {
           {"model.layers", &c.model.layers},
           {"model.width", &c.model.width},
           {"model.heads", &c.model.heads},
+          {"model.kv_heads", &c.model.kv_heads},
+          {"model.hidden", &c.model.hidden},
+          {"model.rope_theta", &c.model.rope_theta},
           {"model.vocabulary", &c.model.vocabulary},
           {"model.dropout", &c.model.dropout},
           {"data.path", &c.data.path},
@@ -186,15 +189,19 @@ std::chrono::milliseconds Config::timeout() const {
   return std::chrono::milliseconds(static_cast<std::int64_t>(parallel.timeout_s * 1000.0));
 }
 
-nn::GptConfig Config::gpt() const {
-  nn::GptConfig gpt;
-  gpt.layers = static_cast<int>(model.layers);
-  gpt.width = model.width;
-  gpt.heads = static_cast<int>(model.heads);
-  gpt.vocabulary = model.vocabulary;
-  gpt.sequence = train.sequence;
-  gpt.dropout = model.dropout;
-  return gpt;
+nn::DecoderConfig Config::decoder() const {
+  nn::DecoderConfig decoder =
+      model.kind == "llama" ? nn::DecoderConfig::llama() : nn::DecoderConfig();
+  decoder.layers = static_cast<int>(model.layers);
+  decoder.width = model.width;
+  decoder.heads = static_cast<int>(model.heads);
+  decoder.kv_heads = static_cast<int>(model.kv_heads);
+  decoder.hidden = model.hidden;
+  decoder.rope.theta = model.rope_theta;
+  decoder.vocabulary = model.vocabulary;
+  decoder.sequence = train.sequence;
+  decoder.dropout = model.dropout;
+  return decoder;
 }
 
 optim::AdamWConfig Config::adamw() const {
@@ -261,11 +268,15 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 }
 
 void validate(const Config& config) {
-  require(config.model.kind == "gpt", "model.kind", config.model.kind, "\"gpt\"");
+  require(config.model.kind == "gpt" || config.model.kind == "llama", "model.kind",
+          config.model.kind, "\"gpt\" or \"llama\"");
   require(config.optim.name == "adamw", "optim.name", config.optim.name, "\"adamw\"");
   between("model.layers", config.model.layers, 1, 10000);
   between("model.width", config.model.width, 1, 1 << 20);
   between("model.heads", config.model.heads, 1, 1 << 20);
+  between("model.kv_heads", config.model.kv_heads, 0, 1 << 20);
+  between("model.hidden", config.model.hidden, 0, 1 << 24);
+  check_float("model.rope_theta", config.model.rope_theta, 1.0, 1e12, "between 1 and 1e12");
   require(config.model.vocabulary >= 256, "model.vocabulary",
           std::to_string(config.model.vocabulary), "at least 256: every byte is a token");
   between("model.vocabulary", config.model.vocabulary, 256, 1 << 24);
@@ -296,7 +307,7 @@ void validate(const Config& config) {
     reject("data.path is not set: name a text file, for example --set data.path=book.txt");
   }
   if (config.log.directory.empty()) reject("log.directory must name a directory");
-  config.gpt().validate();
+  config.decoder().validate();
   config.adamw().validate();
   config.schedule().validate();
 }

@@ -65,7 +65,7 @@ void check_final_loss(double val_loss) {
                   val_loss));
 }
 
-double evaluate(nn::Gpt& model, const data::ByteSamples& samples, const spmd::Mesh& mesh,
+double evaluate(nn::Decoder& model, const data::ByteSamples& samples, const spmd::Mesh& mesh,
                 std::string_view group, std::int64_t rows) {
   const EvaluationScope scope(model);
   Context& context = mesh.context();
@@ -89,7 +89,7 @@ double evaluate(nn::Gpt& model, const data::ByteSamples& samples, const spmd::Me
   return totals.data<double>()[0] / totals.data<double>()[1];
 }
 
-std::string generate(nn::Gpt& model, std::string_view prompt, std::int64_t count,
+std::string generate(nn::Decoder& model, std::string_view prompt, std::int64_t count,
                      double temperature, std::uint64_t seed) {
   TESSERA_CHECK(!prompt.empty(), "generate: the prompt must not be empty");
   TESSERA_CHECK(temperature > 0.0, "generate: the temperature must be positive, not {}",
@@ -125,18 +125,20 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-void save_weights(const std::filesystem::path& path, const nn::Gpt& model) {
+void save_weights(const std::filesystem::path& path, const nn::Decoder& model) {
   std::vector<io::NamedTensor> tensors;
   for (const auto& parameter : model.parameters()) {
     tensors.push_back({parameter->name, parameter->variable.value()});
   }
-  const nn::GptConfig& config = model.config();
+  const nn::DecoderConfig& config = model.config();
   io::write_safetensors(path, tensors,
                         {{"format", "tessera"},
-                         {"model.kind", "gpt"},
+                         {"model.kind", config.is_gated ? "llama" : "gpt"},
                          {"model.layers", fmt::format("{}", config.layers)},
                          {"model.width", fmt::format("{}", config.width)},
                          {"model.heads", fmt::format("{}", config.heads)},
+                         {"model.kv_heads", fmt::format("{}", config.key_heads())},
+                         {"model.hidden", fmt::format("{}", config.hidden_size())},
                          {"model.vocabulary", fmt::format("{}", config.vocabulary)},
                          {"train.sequence", fmt::format("{}", config.sequence)}});
 }

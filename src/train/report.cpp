@@ -31,11 +31,6 @@ io::JsonLine memory_line(const MemoryTracker& memory) {
 
 }  // namespace
 
-double flops_per_token(const nn::GptConfig& config) {
-  const double n = static_cast<double>(config.parameter_count() - config.sequence * config.width);
-  return 6.0 * n + 12.0 * config.layers * static_cast<double>(config.width * config.sequence);
-}
-
 double measure_sgemm(Context& context) {
   constexpr std::int64_t kSize = 512;
   constexpr int kLeast = 10;  // the first ones pay for pages and code; others may be interrupted
@@ -72,7 +67,7 @@ void Reporter::step(const StepResult& result, const StepClock& clock) {
   const double rate = static_cast<double>(per_step) / ms * 1000.0;
   line_ms_ += ms;
   ++line_steps_;
-  const double mfu = rate * flops_per_token(config_.gpt()) / peak_flops_;
+  const double mfu = rate * config_.decoder().flops_per_token() / peak_flops_;
   io::JsonLine line;
   line.integer("step", result.step)
       .integer("tokens", result.step * per_step)
@@ -95,7 +90,7 @@ void Reporter::print(const StepResult& result) {
   const std::int64_t tokens = line_steps_ * config_.train.batch * config_.train.accumulation *
                               config_.train.sequence * world_.size();
   const double rate = static_cast<double>(tokens) / line_ms_ * 1000.0;
-  const double mfu = rate * flops_per_token(config_.gpt()) / peak_flops_;
+  const double mfu = rate * config_.decoder().flops_per_token() / peak_flops_;
   line_ms_ = 0.0;
   line_steps_ = 0;
   const std::chrono::duration<double> elapsed = StepClock::Clock::now() - begin_;

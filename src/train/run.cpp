@@ -52,7 +52,7 @@ class Run {
         mesh_(make_mesh(config, *context_, world)),
         samples_(open_text(config, *world), config.train.sequence, context_->options().seed),
         plan_(make_plan(config, *world, samples_)),
-        model_(nn::BuildContext{context_.get(), mesh_.axes(), DType::kF32, ""}, config.gpt()),
+        model_(nn::BuildContext{context_.get(), mesh_.axes(), DType::kF32, ""}, config.decoder()),
         ddp_(model_, mesh_, "dp",
              {static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024), DType::kF32}),
         parameters_(model_.parameters()),
@@ -136,7 +136,7 @@ class Run {
   spmd::Mesh mesh_;
   data::ByteSamples samples_;
   data::BatchPlan plan_;
-  nn::Gpt model_;
+  nn::Decoder model_;
   parallel::Ddp ddp_;
   std::vector<spmd::ParameterPtr> parameters_;
   optim::AdamW optimizer_;

@@ -20,6 +20,7 @@
 #include "tessera/autograd/scale.hpp"
 #include "tessera/autograd/softmax.hpp"
 #include "tessera/autograd/sum.hpp"
+#include "tessera/autograd/unbind.hpp"
 
 namespace tessera::autograd {
 namespace {
@@ -152,6 +153,20 @@ TEST_F(GradientTest, Rope) {
   expect_gradients([&](const Operands& v) { return rope(v[0], table); }, {make({2, 5, 3, 6})});
   const Variable at = indices({2, 3}, {8, 0, 4, 4, 7, 1});
   expect_gradients([&](const Operands& v) { return rope(v[0], table, at); }, {make({2, 3, 1, 6})});
+}
+
+TEST_F(GradientTest, Unbind) {
+  for (int dim = 0; dim < 3; ++dim) {
+    const auto f = [dim](const Operands& v) {
+      const std::vector<Variable> parts = unbind(v[0], dim);
+      return mul(parts.front(), parts.back());
+    };
+    expect_gradients(f, {make({2, 3, 2})});
+  }
+  const auto one = [](const Operands& v) { return unbind(v[0], 1)[1]; };  // the others get zeros
+  expect_gradients(one, {make({2, 3})});
+  const Variable x = make({2, 3});
+  EXPECT_TRUE(unbind(x, 1)[0].value().shares_storage(x.value()));
 }
 
 TEST_F(GradientTest, Mean) {

@@ -27,6 +27,7 @@
 #include "tessera/autograd/scale.hpp"
 #include "tessera/autograd/softmax.hpp"
 #include "tessera/autograd/sum.hpp"
+#include "tessera/autograd/unbind.hpp"
 
 namespace tessera::autograd::testing {
 
@@ -146,6 +147,13 @@ inline std::vector<ShardingCase> view_cases() {
          return reshape(v[0], {1, s[0], 1, s[1]});
        }},
       {"sum", "all", {{{6, 5}}}, [](const Operands& v) { return sum(v[0]); }, true},
+      {"unbind",
+       "",
+       {{{6, 3, 5}}},
+       [](const Operands& v) {
+         const std::vector<Variable> parts = unbind(v[0], 1);
+         return mul(parts.front(), parts.back());
+       }},
       {"mean", "all", {{{5, 7}}}, [](const Operands& v) { return mean(v[0]); }, true},
       {"mean",
        "middle",

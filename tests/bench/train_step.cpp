@@ -15,7 +15,7 @@
 
 #include "tessera/autograd/backward.hpp"
 #include "tessera/core/context.hpp"
-#include "tessera/nn/gpt.hpp"
+#include "tessera/nn/decoder.hpp"
 #include "tessera/optim/adamw.hpp"
 #include "tessera/optim/clip.hpp"
 #include "tessera/train/report.hpp"
@@ -33,9 +33,21 @@ struct Options {
   bool is_json = false;
 };
 
-const std::map<std::string, nn::GptConfig>& models() {
-  static const std::map<std::string, nn::GptConfig> all{
+nn::DecoderConfig llama_60m() {
+  nn::DecoderConfig config = nn::DecoderConfig::llama();
+  config.layers = 8;
+  config.width = 512;
+  config.heads = 8;
+  config.kv_heads = 4;
+  config.hidden = 1408;
+  config.vocabulary = 32000;
+  return config;
+}
+
+const std::map<std::string, nn::DecoderConfig>& models() {
+  static const std::map<std::string, nn::DecoderConfig> all{
       {"gpt2-124m", {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257}},
+      {"llama-60m", llama_60m()},
       {"gpt-10m", {.layers = 6, .width = 384, .heads = 6, .vocabulary = 256}},
   };
   return all;
@@ -60,7 +72,7 @@ class Bench {
 
   void run() {
     const double sgemm = train::measure_sgemm(*context_);
-    nn::Gpt model(nn::BuildContext{context_.get(), nullptr, DType::kF32, ""}, config_);
+    nn::Decoder model(nn::BuildContext{context_.get(), nullptr, DType::kF32, ""}, config_);
     optim::AdamW optimizer(model.parameters(), {.weight_decay = 0.1});
     std::vector<StepTime> times;
     step(model, optimizer);  // pays for memory and code
@@ -81,7 +93,7 @@ class Bench {
     return Tensor::from(*context_, {options_.batch, options_.sequence}, values);
   }
 
-  StepTime step(nn::Gpt& model, optim::AdamW& optimizer) {
+  StepTime step(nn::Decoder& model, optim::AdamW& optimizer) {
     const autograd::Variable inputs(tokens());
     const autograd::Variable targets(tokens());
     StepTime time;
@@ -110,7 +122,7 @@ class Bench {
     const auto tokens = static_cast<double>(options_.batch * options_.sequence);
     const double rate = tokens / median.total() * 1000.0;
     const double best = tokens / times.front().total() * 1000.0;
-    const double utilisation = rate * train::flops_per_token(config_) / sgemm;
+    const double utilisation = rate * config_.flops_per_token() / sgemm;
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     const auto rss = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
@@ -138,7 +150,7 @@ class Bench {
 
   using Clock = std::chrono::steady_clock;
   Options options_;
-  nn::GptConfig config_;
+  nn::DecoderConfig config_;
   std::shared_ptr<Context> context_;
   std::uint64_t state_ = 1;
 };

@@ -5,7 +5,7 @@
 #include "tessera/comm/run_main.hpp"
 #include "tessera/core/error.hpp"
 #include "tessera/data/text.hpp"
-#include "tessera/nn/gpt.hpp"
+#include "tessera/nn/decoder.hpp"
 #include "tessera/parallel/ddp.hpp"
 
 using namespace tessera;
@@ -19,9 +19,9 @@ void train(const std::shared_ptr<comm::Communicator>& world) {
   const auto context = Context::create(options);
   const spmd::AxisSpec axes[] = {{"dp", world->size()}};
   const spmd::Mesh mesh(*context, world, axes);
-  nn::Gpt model(
+  nn::Decoder model(
       nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""},
-      nn::GptConfig{.layers = 4, .width = 16, .heads = 2, .vocabulary = 256, .sequence = 8});
+      nn::DecoderConfig{.layers = 4, .width = 16, .heads = 2, .vocabulary = 256, .sequence = 8});
   parallel::Ddp ddp(model, mesh, "dp", {4096, DType::kF32});
   const ShardingType type = mesh.type("dp", AxisType::shard(0));
   int step = 0;

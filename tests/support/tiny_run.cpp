@@ -62,7 +62,7 @@ TinyRunResult tiny_run(std::shared_ptr<comm::Communicator> world, const TinyRunO
   const spmd::AxisSpec axes[] = {{"dp", world->size()}};
   const spmd::Mesh mesh(*context, world, axes);
 
-  nn::GptConfig config;
+  nn::DecoderConfig config;
   config.layers = 2;
   config.width = 12;
   config.heads = 3;
@@ -70,7 +70,7 @@ TinyRunResult tiny_run(std::shared_ptr<comm::Communicator> world, const TinyRunO
   config.sequence = options.length;
   config.dropout = options.dropout;
   config.init_std = 0.2;
-  nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), options.dtype, ""}, config);
+  nn::Decoder model(nn::BuildContext{context.get(), mesh.axes(), options.dtype, ""}, config);
   std::unique_ptr<parallel::Ddp> ddp;
   if (options.uses_ddp) ddp = std::make_unique<parallel::Ddp>(model, mesh, "dp", options.ddp);
   const std::vector<spmd::ParameterPtr> parameters = model.parameters();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.hpp"
-#include "tessera/nn/gpt.hpp"
+#include "tessera/nn/decoder.hpp"
 #include "tessera/parallel/ddp.hpp"
 
 namespace tessera::testing {

@@ -107,12 +107,15 @@ TEST(ConfigTest, ValuesOutOfRangeNameKeyValueAndRange) {
   EXPECT_EQ(set_error("model.heads=4"), "no error");
   EXPECT_EQ(set_error("train.batch=0"), "train.batch = 0 must be at least 1");
   EXPECT_HAS(set_error("model.heads=3"), "model.heads = 3 does not divide model.width = 128");
-  EXPECT_HAS(set_error("model.kind=llama"), "model.kind = llama must be \"gpt\"");
+  EXPECT_EQ(set_error("model.kind=llama"), "no error");
+  EXPECT_HAS(set_error("model.kind=bert"), "model.kind = bert must be \"gpt\" or \"llama\"");
+  EXPECT_HAS(set_error("model.kv_heads=3"), "model.kv_heads = 3 does not divide model.heads = 4");
   EXPECT_HAS(set_error("optim.name=sgd"), "must be \"adamw\"");
   EXPECT_HAS(set_error("model.vocabulary=255"), "at least 256");
   EXPECT_HAS(set_error("model.dropout=1.0"), "model.dropout");
   EXPECT_HAS(set_error("optim.lr=nan"), "optim.lr");
   for (const char* key : {"model.layers",        "model.width",        "model.heads",
+                          "model.kv_heads",      "model.hidden",       "model.rope_theta",
                           "model.vocabulary",    "model.dropout",      "train.steps",
                           "train.batch",         "train.sequence",     "train.accumulation",
                           "train.seed",          "train.clip",         "train.evaluate_every",

@@ -7,7 +7,7 @@
 #include "../golden/gpt_torch.inc"
 #include "tessera/autograd/backward.hpp"
 #include "tessera/core/context.hpp"
-#include "tessera/nn/gpt.hpp"
+#include "tessera/nn/decoder.hpp"
 #include "tessera/ops/copy.hpp"
 #include "tessera/optim/adamw.hpp"
 #include "tessera/optim/clip.hpp"
@@ -47,13 +47,13 @@ void set_weights(const std::vector<spmd::ParameterPtr>& parameters, int layers) 
 
 void expect_equal_to_torch(DType dtype, double tolerance) {
   const auto context = Context::create();
-  nn::GptConfig config;
+  nn::DecoderConfig config;
   config.layers = 2;
   config.width = 48;
   config.heads = 4;
   config.vocabulary = kVocabulary;
   config.sequence = kLength;
-  nn::Gpt model(nn::BuildContext{context.get(), nullptr, dtype, ""}, config);
+  nn::Decoder model(nn::BuildContext{context.get(), nullptr, dtype, ""}, config);
   const auto parameters = model.parameters();
   set_weights(parameters, config.layers);
   optim::AdamW optimizer(parameters, {0.9, 0.95, 1e-8, 0.1});

@@ -105,7 +105,7 @@ TEST_F(RunTest, FinalWeightsAreTheModel) {
   const auto file = io::read_safetensors(*context, root_ / "weights" / "model.safetensors");
   std::int64_t count = 0;
   for (const io::NamedTensor& tensor : file.tensors) count += tensor.tensor.numel();
-  EXPECT_EQ(count, c.gpt().parameter_count());
+  EXPECT_EQ(count, c.decoder().parameter_count());
   EXPECT_EQ(file.metadata.at("model.width"), "16");
   EXPECT_EQ(file.metadata.at("train.sequence"), "16");
 }
@@ -232,8 +232,8 @@ TEST_F(EvaluateTest, IsTheMeanOverEveryHeldOutTarget) {
       [&](std::shared_ptr<comm::Communicator> world) {
         const spmd::AxisSpec axes[] = {{"dp", 1}};
         const spmd::Mesh mesh(*context, world, axes);
-        nn::Gpt model(nn::BuildContext{context.get(), mesh.axes(), DType::kF64, ""},
-                      config("none").gpt());
+        nn::Decoder model(nn::BuildContext{context.get(), mesh.axes(), DType::kF64, ""},
+                          config("none").decoder());
         const data::ByteSamples samples(std::make_shared<data::ByteText>(root_ / "text"), 16, 1);
         // The last window is not full: its last targets are ignored.
         double sum = 0.0;
@@ -290,9 +290,9 @@ TEST_F(RanksRunTest, DifferentTextsAreNamed) {
 class GenerateTest : public ::testing::Test {
  protected:
   std::shared_ptr<Context> context_ = Context::create();
-  nn::Gpt model_{
+  nn::Decoder model_{
       nn::BuildContext{context_.get(), nullptr, DType::kF32, ""},
-      nn::GptConfig{.layers = 1, .width = 8, .heads = 2, .vocabulary = 300, .sequence = 6}};
+      nn::DecoderConfig{.layers = 1, .width = 8, .heads = 2, .vocabulary = 300, .sequence = 6}};
 };
 
 TEST_F(GenerateTest, IsAFunctionOfTheSeed) {
@@ -322,12 +322,6 @@ TEST_F(GenerateTest, RejectsAnEmptyPromptAndNoTemperature) {
 
 TEST(PrintableTest, ReplacesControlCharactersOnly) {
   EXPECT_EQ(printable("a\tb\nc\x1b[31m\x7f\xc3\xa9"), "a\tb\nc?[31m?\xc3\xa9");
-}
-
-TEST(FlopsTest, CountsTheSmallestGpt2) {
-  nn::GptConfig config;
-  const double n = 124439808.0 - 1024 * 768;
-  EXPECT_DOUBLE_EQ(flops_per_token(config), 6.0 * n + 12.0 * 12 * 768 * 1024);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "tessera/comm/communicator.hpp"
-#include "tessera/nn/gpt.hpp"
+#include "tessera/nn/decoder.hpp"
 #include "tessera/optim/adamw.hpp"
 #include "tessera/optim/schedule.hpp"
 
@@ -18,10 +18,13 @@ namespace tessera::train {
 
 struct Config {
   struct {
-    std::string kind = "gpt";
+    std::string kind = "gpt";  ///< gpt, or llama: RMSNorm, SwiGLU, RoPE, no biases, untied head
     std::int64_t layers = 4;
     std::int64_t width = 128;
     std::int64_t heads = 4;
+    std::int64_t kv_heads = 0;  ///< heads of keys and values; 0: as many as heads
+    std::int64_t hidden = 0;    ///< of the MLP; 0: 4 width
+    double rope_theta = 10000.0;
     std::int64_t vocabulary = 256;
     double dropout = 0.0;
   } model;
@@ -61,7 +64,7 @@ struct Config {
     double temperature = 0.8;
   } log;
 
-  nn::GptConfig gpt() const;
+  nn::DecoderConfig decoder() const;
   std::chrono::milliseconds timeout() const;
   optim::AdamWConfig adamw() const;
   optim::WarmupCosine schedule() const;

@@ -12,11 +12,6 @@
 
 namespace tessera::train {
 
-/// Floating-point operations of a training step per token: 6 N + 12 L C T, with N the parameters
-/// but for the positions, and the attention counted whole, not causal (Chowdhery et al., arXiv
-/// 2204.02311).
-double flops_per_token(const nn::GptConfig& config);
-
 /// The f32 matmul rate of this rank's threads in FLOP/s: the best of at least ten, for 50 ms.
 double measure_sgemm(Context& context);
 
