@@ -47,14 +47,24 @@ void require_same_type(const VariableState& leaf) {
                           to_string(leaf.type.dual())));
 }
 
-void accumulate_leaf(VariableState& leaf, const Tensor& gradient) {
+bool can_be_taken(const VariableState& leaf, const Tensor& gradient) {
+  return !leaf.grad_buffer.defined() && gradient.dtype() == leaf.grad_dtype &&
+         gradient.is_contiguous() && gradient.storage().use_count() == 1 &&
+         gradient.bytes() == gradient.storage()->bytes();
+}
+
+void accumulate_leaf(VariableState& leaf, Tensor gradient) {
   if (leaf.grad.defined()) {
     require_same_type(leaf);
     ops::axpy(leaf.grad, ops::contiguous(gradient));
     return;
   }
-  leaf.grad = empty_leaf_gradient(leaf);
   leaf.grad_type = leaf.type.dual();
+  if (can_be_taken(leaf, gradient)) {
+    leaf.grad = std::move(gradient);
+    return;
+  }
+  leaf.grad = empty_leaf_gradient(leaf);
   ops::copy_into(leaf.grad, gradient);
 }
 
@@ -91,7 +101,7 @@ struct Leaves {
   }
   void contribute(VariableState& leaf, Tensor gradient) {
     if (sink == nullptr) {
-      accumulate_leaf(leaf, gradient);
+      accumulate_leaf(leaf, std::move(gradient));
     } else if (const int input = input_of(leaf); input >= 0) {
       sink->add(input, std::move(gradient));
     }
@@ -124,6 +134,7 @@ struct Engine {
   std::vector<PendingNode> nodes;
   std::unordered_map<const Node*, std::size_t> index;
   Leaves leaves;
+  bool keeps_graph = false;
 
   void start(std::span<const Root> roots);
   void collect(const std::shared_ptr<Node>& from);
@@ -155,6 +166,8 @@ class NodeRun final : public Gradients {
     if (run_ == Run::kWeights && !edge.is_weight) return false;
     return edge.leaf == nullptr || engine_.leaves.wants(*edge.leaf);
   }
+
+  bool is_last_run() const override { return !engine_.keeps_graph; }
 
   void add(int input, Tensor gradient) override {
     if (!wants(input)) return;
@@ -356,6 +369,7 @@ BackwardPass::BackwardPass(std::span<const Root> roots, BackwardPart part, KeepG
                 "a kInput pass releases its graph; KeepGraph::kYes needs BackwardPart::kAll");
   impl_->part = part;
   impl_->keep = keep;
+  impl_->engine.keeps_graph = keep == KeepGraph::kYes;
   for (const Root& root : roots) impl_->roots.push_back(root.output.state());
   impl_->engine.start(roots);
 }
@@ -434,6 +448,7 @@ void backward_into(Gradients& sink, std::span<const Root> roots,
                    std::span<const Variable> variables, KeepGraph keep) {
   Engine engine;
   engine.leaves.sink = &sink;
+  engine.keeps_graph = keep == KeepGraph::kYes;
   for (std::size_t i = 0; i < variables.size(); ++i) {
     engine.leaves.want(*variables[i].state(), static_cast<int>(i));
   }
@@ -453,6 +468,7 @@ class Collector final : public Gradients {
   explicit Collector(std::size_t count) : sums(count) {}
   const Tensor& dy(int output) override { return sums[static_cast<std::size_t>(output)]; }
   bool wants(int) const override { return true; }
+  bool is_last_run() const override { return true; }
   void add(int input, Tensor gradient) override {
     accumulate(sums[static_cast<std::size_t>(input)], std::move(gradient));
   }

@@ -176,7 +176,8 @@ Variable Decoder::embed(const Variable& tokens) {
   return autograd::add(embedded, positions_->forward(positions));
 }
 
-Variable Decoder::forward(const Variable& tokens) {
+/// What the head multiplies.
+Variable Decoder::features(const Variable& tokens) {
   TESSERA_CHECK(tokens.rank() == 2, "decoder: tokens must be [B, T], not {}",
                 tokens.shape().to_string());
   TESSERA_CHECK(tokens.shape()[1] <= config_.sequence,
@@ -184,13 +185,20 @@ Variable Decoder::forward(const Variable& tokens) {
                 tokens.shape()[1], config_.sequence);
   Variable h = maybe_dropout(*this, embed(tokens), config_.dropout, "embedding_dropout");
   for (const auto& block : blocks_) h = block->forward(h);
-  const Variable normed = ln_f_->forward(h);
-  if (head_ != nullptr) return head_->forward(normed);
-  return autograd::linear(normed, tokens_->weight()->variable);
+  return ln_f_->forward(h);
+}
+
+const Variable& Decoder::head_weight() const {
+  return (head_ == nullptr ? tokens_->weight() : head_->weight())->variable;
+}
+
+Variable Decoder::forward(const Variable& tokens) {
+  return autograd::linear(features(tokens), head_weight());
 }
 
 LossTerm Decoder::loss(const Variable& tokens, const Variable& targets, double global_weight) {
-  return {"cross_entropy", autograd::cross_entropy(forward(tokens), targets), global_weight, 1.0};
+  return {"cross_entropy", autograd::linear_cross_entropy(features(tokens), head_weight(), targets),
+          global_weight, 1.0};
 }
 
 }  // namespace tessera::nn

@@ -15,7 +15,13 @@ struct Flat {
   Tensor logits, targets;
 };
 
-Flat checked(const Tensor& logits, const Tensor& targets, std::int32_t ignore_index) {
+Flat checked(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  TESSERA_CHECK(options.label_smoothing >= 0.0 && options.label_smoothing <= 1.0,
+                "cross_entropy: label_smoothing must lie in [0, 1], not {}",
+                options.label_smoothing);
+  TESSERA_CHECK(options.soft_cap >= 0.0, "cross_entropy: soft_cap must be 0 or positive, not {}",
+                options.soft_cap);
+  const std::int32_t ignore_index = options.ignore_index;
   require_dtype("cross_entropy", "targets", targets, DType::kI32);
   if (logits.rank() < 1 || logits.shape().back(0) < 1 ||
       logits.shape().slice(0, logits.rank() - 1) != targets.shape()) {
@@ -41,15 +47,15 @@ Flat checked(const Tensor& logits, const Tensor& targets, std::int32_t ignore_in
 }  // namespace
 
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
-                                 std::int32_t ignore_index) {
-  const Flat flat = checked(logits, targets, ignore_index);
+                                 const CrossEntropyOptions& options) {
+  const Flat flat = checked(logits, targets, options);
   Context& context = logits.context();
   CrossEntropyResult result;
   result.losses = Tensor::empty(context, targets.shape(), DType::kF64);
   result.lse = Tensor::empty(context, targets.shape(), logits.dtype());
   if (targets.numel() > 0) {
     const CrossEntropyArgs args{flat.logits.view(), flat.targets.view(), result.losses.view(),
-                                result.lse.view(), ignore_index};
+                                result.lse.view(), options};
     on_device(logits.device(),
               [&]<DeviceType D>() { cross_entropy_kernel<D>(args, context.stream()); });
   }
@@ -57,25 +63,40 @@ CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
   return result;
 }
 
-Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& targets,
-                              const Tensor& lse, std::int32_t ignore_index) {
-  const Flat flat = checked(logits, targets, ignore_index);
+namespace {
+
+void backward_into(const Tensor& dlogits, double dsum, const Tensor& logits, const Tensor& targets,
+                   const Tensor& lse, const CrossEntropyOptions& options) {
+  const Flat flat = checked(logits, targets, options);
   require_shape("cross_entropy_backward", "lse", lse, targets.shape());
   require_dtype("cross_entropy_backward", "lse", lse, logits.dtype());
+  if (targets.numel() == 0) return;
   const Tensor dense_lse = contiguous(lse);
-  Context& context = logits.context();
-  Tensor dlogits = Tensor::empty(context, logits.shape(), logits.dtype());
-  if (targets.numel() > 0) {
-    const CrossEntropyBackwardArgs args{flat.logits.view(),
-                                        flat.targets.view(),
-                                        dense_lse.view(),
-                                        dlogits.reshape(flat.logits.shape()).view(),
-                                        dsum,
-                                        ignore_index};
-    on_device(logits.device(),
-              [&]<DeviceType D>() { cross_entropy_backward_kernel<D>(args, context.stream()); });
-  }
+  const CrossEntropyBackwardArgs args{flat.logits.view(),
+                                      flat.targets.view(),
+                                      dense_lse.view(),
+                                      dlogits.reshape(flat.logits.shape()).view(),
+                                      dsum,
+                                      options};
+  Stream& stream = logits.context().stream();
+  on_device(logits.device(),
+            [&]<DeviceType D>() { cross_entropy_backward_kernel<D>(args, stream); });
+}
+
+}  // namespace
+
+Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& targets,
+                              const Tensor& lse, const CrossEntropyOptions& options) {
+  Tensor dlogits = Tensor::empty(logits.context(), logits.shape(), logits.dtype());
+  backward_into(dlogits, dsum, logits, targets, lse, options);
   return dlogits;
+}
+
+void cross_entropy_backward_(double dsum, const Tensor& logits, const Tensor& targets,
+                             const Tensor& lse, const CrossEntropyOptions& options) {
+  require_contiguous("cross_entropy_backward_", "logits", logits);
+  backward_into(logits, dsum, logits, targets, lse, options);
+  logits.mark_changed();
 }
 
 std::int64_t count_targets(const Tensor& targets, std::int32_t ignore_index) {

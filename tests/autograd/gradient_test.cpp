@@ -221,6 +221,65 @@ TEST_F(GradientTest, CrossEntropy) {
   expect_gradients(f, {make({3, 4}), indices({3}, {-1, -1, -1})});
 }
 
+TEST_F(GradientTest, LinearCrossEntropy) {
+  const ops::CrossEntropyOptions options{.label_smoothing = 0.1, .soft_cap = 3.0};
+  const auto f = [&](const Operands& v) {
+    return scale(linear_cross_entropy(v[0], v[1], v[2], options), 0.5);
+  };
+  const Variable labels = indices({2, 3}, {6, 0, -1, 3, 3, -1});
+  expect_gradients(f, {make({2, 3, 4}), make({7, 4}), labels});
+  expect_gradients(f, {make({1, 1}), make({1, 1}), indices({1}, {0})});
+  EXPECT_THROW(linear_cross_entropy(make({2, 4}), make({7, 5}), indices({2}, {0, 1})), Error);
+  EXPECT_THROW(linear_cross_entropy(make({2, 4}), make({7, 4}), indices({3}, {0, 1, 1})), Error);
+  const Variable w = make({7, 4});
+  backward(linear_cross_entropy(make({0, 4}), w, indices({0}, {})));
+  EXPECT_EQ(w.grad().to_vector<double>(), std::vector<double>(28, 0.0));
+}
+
+/// Several chunks of logits give the loss and gradients of all logits at once; a second run over a
+/// kept graph gives the same again.
+TEST_F(GradientTest, LinearCrossEntropyEqualsItsParts) {
+  constexpr std::int64_t kWords = 70001;  // 239 tokens a chunk
+  constexpr std::int64_t kTokens = 500;
+  std::vector<std::int32_t> targets;
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    targets.push_back(i % 9 == 4 ? -1 : static_cast<std::int32_t>(i * 7919 % kWords));
+  }
+  const Variable labels = indices({kTokens}, targets);
+  Variable x = make({kTokens, 3});
+  Variable w = make({kWords, 3});
+  const auto gradients_of = [&](const Variable& loss) {
+    x.zero_grad();
+    w.zero_grad();
+    backward(scale(loss, 0.01), {}, KeepGraph::kYes);
+    return std::pair(x.grad().to_vector<double>(), w.grad().to_vector<double>());
+  };
+  const Variable parts = cross_entropy(linear(x, w), labels);
+  const Variable fused = linear_cross_entropy(x, w, labels);
+  EXPECT_NEAR(fused.value().item(), parts.value().item(), 1e-9);
+  const auto [dx, dw] = gradients_of(parts);
+  for (int run = 0; run < 2; ++run) {
+    const auto [fused_dx, fused_dw] = gradients_of(fused);
+    for (std::size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(fused_dx[i], dx[i], 1e-13);
+    for (std::size_t i = 0; i < dw.size(); ++i) ASSERT_NEAR(fused_dw[i], dw[i], 1e-13);
+  }
+}
+
+TEST_F(GradientTest, LinearCrossEntropyHoldsFewLogits) {
+  const auto& memory = context_->memory();
+  const Variable labels = indices({4096}, std::vector<std::int32_t>(4096, 1));
+  const Variable x = make({4096, 2});
+  const Variable w = make({32768, 2});
+  const std::size_t before = memory.peak_total();
+  {
+    const NoGradScope no_grad(*context_);
+    linear_cross_entropy(x, w, labels);
+  }
+  backward(linear_cross_entropy(x, w, labels));
+  // All logits would be 1 GiB of f64; a chunk has 2^24 elements.
+  EXPECT_LT(memory.peak_total() - before, std::size_t{(1 << 27) + (1 << 23)});
+}
+
 TEST_F(GradientTest, CastKeepsTheGradientInTheOperandsDType) {
   const Variable x = make({3, 5});
   const Variable y = cast(x, DType::kF32);

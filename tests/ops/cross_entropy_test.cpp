@@ -7,6 +7,7 @@
 
 #include "op_cases.hpp"
 #include "reference_basic.hpp"
+#include "tessera/ops/copy.hpp"
 
 namespace tessera {
 namespace {
@@ -22,6 +23,12 @@ std::vector<std::int32_t> some_targets(std::int64_t count, std::int64_t vocabula
   return targets;
 }
 
+const std::vector<ops::CrossEntropyOptions>& all_options() {
+  static const std::vector<ops::CrossEntropyOptions> all{
+      {}, {.label_smoothing = 0.1}, {.soft_cap = 2.5}, {.label_smoothing = 0.3, .soft_cap = 5.0}};
+  return all;
+}
+
 class CrossEntropyTest : public ::testing::TestWithParam<OpCase> {};
 
 TEST_P(CrossEntropyTest, MatchesReference) {
@@ -30,21 +37,29 @@ TEST_P(CrossEntropyTest, MatchesReference) {
   const Shape lead = shape.slice(0, shape.rank() - 1);
   const Values x = random_values(shape.numel(), 1, 3.0);
   const auto targets = some_targets(lead.numel(), shape.back(0));
-  const auto expected = reference::cross_entropy(x, targets, ops::kIgnoreIndex);
   const Tensor logits = make_tensor(*context, shape, x, dtype, layout);
   const Tensor labels = Tensor::from(*context, lead, targets);
-  const auto result = ops::cross_entropy(logits, labels);
-  const double close = tolerance(dtype);
-  expect_close(values_of(result.losses), expected.losses, close);
-  expect_close(values_of(result.lse), expected.lse, close);
-  double sum = 0.0;
-  for (const double loss : expected.losses) sum += loss;
-  EXPECT_NEAR(result.sum.item(), sum, close * std::max(1.0, sum));
-  EXPECT_EQ(result.losses.shape(), lead);
-  Values gradient = expected.gradient;
-  for (double& g : gradient) g *= 0.25;
-  const Tensor dx = ops::cross_entropy_backward(0.25, logits, labels, result.lse);
-  expect_close(values_of(dx), gradient, close);
+  for (const ops::CrossEntropyOptions& options : all_options()) {
+    const auto expected = reference::cross_entropy(x, targets, options);
+    const auto result = ops::cross_entropy(logits, labels, options);
+    // tanh subtracts from 1, so that a capped logit has the rounding of the cap.
+    const double close = tolerance(dtype) * (options.soft_cap > 0.0 ? 3.0 : 1.0);
+    expect_close(values_of(result.losses), expected.losses, close);
+    expect_close(values_of(result.lse), expected.lse, close);
+    double sum = 0.0;
+    for (const double loss : expected.losses) sum += loss;
+    EXPECT_NEAR(result.sum.item(), sum, close * std::max(1.0, sum));
+    EXPECT_EQ(result.losses.shape(), lead);
+    Values gradient = expected.gradient;
+    for (double& g : gradient) g *= 0.25;
+    const Tensor dx = ops::cross_entropy_backward(0.25, logits, labels, result.lse, options);
+    expect_close(values_of(dx), gradient, close);
+    const Tensor in_place = ops::copy(logits);
+    const auto version = in_place.storage()->version();
+    ops::cross_entropy_backward_(0.25, in_place, labels, result.lse, options);
+    EXPECT_EQ(values_of(in_place), values_of(dx));
+    EXPECT_GT(in_place.storage()->version(), version);
+  }
 }
 
 std::vector<OpCase> cases_with_a_vocabulary() {
@@ -60,13 +75,26 @@ TEST(CrossEntropyGradientTest, MatchesFiniteDifferences) {
   const auto context = make_context();
   const Values x = random_values(5 * 7, 2);
   const Tensor labels = Tensor::from<std::int32_t>(*context, {5}, {0, 6, -1, 3, 3});
-  const auto loss = [&](const Values& v) {
-    return 1.5 * ops::cross_entropy(make_tensor(*context, {5, 7}, v), labels).sum.item();
-  };
-  const Tensor logits = make_tensor(*context, {5, 7}, x);
-  const auto forward = ops::cross_entropy(logits, labels);
-  expect_close(values_of(ops::cross_entropy_backward(1.5, logits, labels, forward.lse)),
-               numeric_gradient(loss, x), 1e-9);
+  for (const ops::CrossEntropyOptions& options : all_options()) {
+    const auto loss = [&](const Values& v) {
+      const Tensor logits = make_tensor(*context, {5, 7}, v);
+      return 1.5 * ops::cross_entropy(logits, labels, options).sum.item();
+    };
+    const Tensor logits = make_tensor(*context, {5, 7}, x);
+    const auto forward = ops::cross_entropy(logits, labels, options);
+    expect_close(values_of(ops::cross_entropy_backward(1.5, logits, labels, forward.lse, options)),
+                 numeric_gradient(loss, x), 1e-9);
+  }
+}
+
+TEST(CrossEntropyErrorTest, OptionsHaveRanges) {
+  const auto context = make_context();
+  const Tensor logits = Tensor::zeros(*context, {1, 3}, DType::kF32);
+  const Tensor labels = Tensor::from<std::int32_t>(*context, {1}, {0});
+  expect_error([&] { ops::cross_entropy(logits, labels, {.label_smoothing = 1.5}); },
+               ErrorCode::kInvalidArgument, {"label_smoothing", "1.5"});
+  expect_error([&] { ops::cross_entropy(logits, labels, {.soft_cap = -1.0}); },
+               ErrorCode::kInvalidArgument, {"soft_cap", "-1"});
 }
 
 TEST(CrossEntropyIdentityTest, IsInvariantToShift) {
@@ -152,9 +180,9 @@ TEST(CrossEntropyIgnoredTest, TokensGiveZeroLossAndGradientEvenOfNaN) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor logits = make_tensor(*context, {2, 2}, {nan, nan, 0.0, 0.0});
   const Tensor labels = Tensor::from<std::int32_t>(*context, {2}, {5, 1});
-  const auto result = ops::cross_entropy(logits, labels, 5);
+  const auto result = ops::cross_entropy(logits, labels, {.ignore_index = 5});
   EXPECT_DOUBLE_EQ(result.sum.item(), std::log(2.0));
-  expect_close(values_of(ops::cross_entropy_backward(1.0, logits, labels, result.lse, 5)),
+  expect_close(values_of(ops::cross_entropy_backward(1.0, logits, labels, result.lse, {.ignore_index = 5})),
                {0.0, 0.0, 0.5, -0.5}, 1e-15);
   EXPECT_EQ(ops::count_targets(labels, 5), 1);
   EXPECT_EQ(ops::count_targets(labels), 2);

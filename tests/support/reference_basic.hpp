@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/ops/activation.hpp"
+#include "tessera/ops/cross_entropy.hpp"
 
 namespace tessera::reference {
 
@@ -148,19 +149,30 @@ struct CrossEntropy {
 };
 
 inline CrossEntropy cross_entropy(const Values& logits, const std::vector<std::int32_t>& targets,
-                                  std::int32_t ignored) {
+                                  const ops::CrossEntropyOptions& options) {
   CrossEntropy out;
   if (targets.empty()) return out;
   const std::size_t vocabulary = logits.size() / targets.size();
+  const double cap = options.soft_cap;
+  const double smoothing = options.label_smoothing;
   for (std::size_t n = 0; n < targets.size(); ++n) {
-    const double* row = logits.data() + n * vocabulary;
-    const double lse = log_sum_exp(row, vocabulary);
-    const bool counts = targets[n] != ignored;
-    out.lse.push_back(lse);
-    out.losses.push_back(counts ? lse - row[targets[n]] : 0.0);
+    Values row, slope;
     for (std::size_t v = 0; v < vocabulary; ++v) {
+      const double x = logits[n * vocabulary + v];
+      const double t = cap > 0.0 ? std::tanh(x / cap) : 0.0;
+      row.push_back(cap > 0.0 ? cap * t : x);
+      slope.push_back(1.0 - t * t);
+    }
+    const double lse = log_sum_exp(row.data(), vocabulary);
+    out.lse.push_back(lse);
+    out.losses.push_back(0.0);
+    for (std::size_t v = 0; v < vocabulary; ++v) {
+      // The target distribution: (1 - s) on the target, s / V everywhere.
       const double onehot = static_cast<std::size_t>(targets[n]) == v ? 1.0 : 0.0;
-      out.gradient.push_back(counts ? std::exp(row[v] - lse) - onehot : 0.0);
+      const double q = (1.0 - smoothing) * onehot + smoothing / static_cast<double>(vocabulary);
+      const bool counts = targets[n] != options.ignore_index;
+      if (counts) out.losses.back() += q * (lse - row[v]);
+      out.gradient.push_back(counts ? slope[v] * (std::exp(row[v] - lse) - q) : 0.0);
     }
   }
   return out;

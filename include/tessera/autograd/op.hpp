@@ -38,7 +38,10 @@ class Gradients {
   virtual const Tensor& dy(int output = 0) = 0;
   /// True when this run wants the input's gradient.
   virtual bool wants(int input) const = 0;
-  /// Contributes to the gradient of an input: the input's shape. May alias dy.
+  /// True when the graph is released after this run: a closure may give away what it holds.
+  virtual bool is_last_run() const = 0;
+  /// Contributes to the gradient of an input: the input's shape. May alias dy. A leaf without a
+  /// gradient takes the tensor itself when nobody else holds its memory.
   virtual void add(int input, Tensor gradient) = 0;
   /// Where a leaf's gradient accumulates, so that a kernel can add in place; `accumulates` says
   /// whether the target already holds a part (false: overwrite it; every element must be written).

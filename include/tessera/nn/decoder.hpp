@@ -79,13 +79,16 @@ class Decoder : public Module {
   const DecoderConfig& config() const { return config_; }
   /// tokens [B, T] i32, T at most config().sequence; logits [B, T, V].
   autograd::Variable forward(const autograd::Variable& tokens);
-  /// The sum over tokens of the next-token loss; targets [B, T] i32, negative ones ignored.
+  /// The sum over tokens of the next-token loss; targets [B, T] i32, -1 ignored. The logits of all
+  /// tokens never exist at once.
   LossTerm loss(const autograd::Variable& tokens, const autograd::Variable& targets,
                 double global_weight);
   const std::vector<std::shared_ptr<DecoderBlock>>& blocks() const { return blocks_; }
 
  private:
   autograd::Variable embed(const autograd::Variable& tokens);
+  autograd::Variable features(const autograd::Variable& tokens);
+  const autograd::Variable& head_weight() const;
 
   DecoderConfig config_;
   std::shared_ptr<Embedding> tokens_, positions_;

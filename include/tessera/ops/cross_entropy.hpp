@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross entropy of logits against class indices: per token, logsumexp(logits) - logits[target], and
-// 0 where the target is ignored. The sum is taken in f64 over fixed blocks of tokens.
+// Cross entropy of logits against class indices: per token, logsumexp(x) - (1 - s) x[target] - s
+// mean(x), with the label smoothing s (Szegedy et al., arXiv 1512.00567), and 0 where the target is
+// ignored. With a soft cap c, x = c tanh(logit / c) (Gemma 2, arXiv 2408.00118). The sum is taken
+// in f64 over fixed blocks of tokens.
 #pragma once
 
 #include "tessera/core/device.hpp"
@@ -11,18 +13,24 @@ namespace tessera::ops {
 
 inline constexpr std::int32_t kIgnoreIndex = -1;
 
+struct CrossEntropyOptions {
+  std::int32_t ignore_index = kIgnoreIndex;
+  double label_smoothing = 0.0;  ///< in [0, 1]
+  double soft_cap = 0.0;         ///< 0: none
+};
+
 struct CrossEntropyArgs {
   TensorView logits;   ///< [N, V], contiguous
   TensorView targets;  ///< [N], i32
   TensorView losses;   ///< [N], f64
   TensorView lse;      ///< [N], logits' dtype
-  std::int32_t ignore_index = kIgnoreIndex;
+  CrossEntropyOptions options{};
 };
 struct CrossEntropyBackwardArgs {
   TensorView logits, targets, lse;
-  TensorView dlogits;  ///< [N, V], overwritten: (softmax - onehot) * dsum, 0 for ignored tokens
+  TensorView dlogits;  ///< [N, V], overwritten, 0 for ignored tokens; may be logits
   double dsum = 1.0;   ///< gradient of the sum
-  std::int32_t ignore_index = kIgnoreIndex;
+  CrossEntropyOptions options{};
 };
 
 template <DeviceType D>
@@ -36,12 +44,15 @@ struct CrossEntropyResult {
   Tensor lse;     ///< targets' shape, logits' dtype
 };
 
-/// logits [..., V], targets [...] i32. A target outside [0, V) that is not `ignore_index` is an
-/// error.
+/// logits [..., V], targets [...] i32. f64, f32. A target outside [0, V) that is not ignored is an
+/// error, as is an option outside its range.
 CrossEntropyResult cross_entropy(const Tensor& logits, const Tensor& targets,
-                                 std::int32_t ignore_index = kIgnoreIndex);
+                                 const CrossEntropyOptions& options = {});
 Tensor cross_entropy_backward(double dsum, const Tensor& logits, const Tensor& targets,
-                              const Tensor& lse, std::int32_t ignore_index = kIgnoreIndex);
+                              const Tensor& lse, const CrossEntropyOptions& options = {});
+/// The same in place: logits (contiguous) become their gradient; their version is bumped.
+void cross_entropy_backward_(double dsum, const Tensor& logits, const Tensor& targets,
+                             const Tensor& lse, const CrossEntropyOptions& options = {});
 /// Number of targets that are not ignored.
 std::int64_t count_targets(const Tensor& targets, std::int32_t ignore_index = kIgnoreIndex);
 
