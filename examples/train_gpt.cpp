@@ -62,7 +62,8 @@ void train_gpt(const train::Config& config, const std::shared_ptr<comm::Communic
   const data::BatchPlan plan{config.train.batch, world->size(), world->rank(),
                              config.train.accumulation};
   plan.check_enough(samples.training_windows());
-  nn::Decoder model(nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""}, config.decoder());
+  nn::Decoder model(nn::BuildContext{context.get(), mesh.axes(), DType::kF32, ""},
+                    config.decoder());
   const auto bucket_bytes = static_cast<std::size_t>(config.parallel.bucket_mib * 1024 * 1024);
   parallel::Ddp ddp(model, mesh, "dp", {bucket_bytes, DType::kF32});
   const auto parameters = model.parameters();

@@ -49,8 +49,8 @@ void require_same_type(const VariableState& leaf) {
 
 bool can_be_taken(const VariableState& leaf, const Tensor& gradient) {
   return !leaf.grad_buffer.defined() && gradient.dtype() == leaf.grad_dtype &&
-         gradient.is_contiguous() && gradient.storage().use_count() == 1 &&
-         gradient.bytes() == gradient.storage()->bytes();
+         gradient.storage()->category() == MemoryCategory::kGradient && gradient.is_contiguous() &&
+         gradient.storage().use_count() == 1 && gradient.bytes() == gradient.storage()->bytes();
 }
 
 void accumulate_leaf(VariableState& leaf, Tensor gradient) {

@@ -68,10 +68,15 @@ ShardingType head_type(const Variable& x, const Variable& w, const Variable& tar
   return infer_type(kOp, operands, token_loss_rule(targets.rank()));
 }
 
-void require_head_shapes(const Variable& x, const Variable& w, const Variable& targets) {
-  const bool fits = x.rank() >= 1 && w.rank() == 2 && x.shape().back(0) == w.shape()[1] &&
-                    x.shape().slice(0, x.rank() - 1) == targets.shape();
-  if (fits) return;
+/// Checks shapes; pieces that do not fit are most often a split of one operand only, and the types
+/// tell.
+ShardingType checked_head_type(const Variable& x, const Variable& w, const Variable& targets) {
+  const bool has_dims = w.rank() == 2 && x.rank() == targets.rank() + 1;
+  const ShardingType type = has_dims ? head_type(x, w, targets) : ShardingType();
+  if (has_dims && x.shape().back(0) == w.shape()[1] &&
+      x.shape().slice(0, x.rank() - 1) == targets.shape()) {
+    return type;
+  }
   throw Error(
       ErrorCode::kShape,
       fmt::format("linear_cross_entropy: x [..., C], w [V, C] and targets [...] do not "
@@ -139,8 +144,7 @@ Tensor scaled(Tensor& held, double factor, bool is_last) {
 
 Variable linear_cross_entropy(const Variable& x, const Variable& w, const Variable& targets,
                               const ops::CrossEntropyOptions& options) {
-  require_head_shapes(x, w, targets);
-  Op op("linear_cross_entropy", {x, w, targets}, DeclaredType{head_type(x, w, targets)});
+  Op op("linear_cross_entropy", {x, w, targets}, DeclaredType{checked_head_type(x, w, targets)});
   Head head(x.value(), w.value(), targets.value(), options, op.needs(0), op.needs(1));
   op.gradient({0}, [dx = head.dx, shape = x.shape()](Gradients& g) mutable {
     g.add(0, scaled(dx, g.dy().item(), g.is_last_run()).reshape(shape));

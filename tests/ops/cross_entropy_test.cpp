@@ -182,8 +182,9 @@ TEST(CrossEntropyIgnoredTest, TokensGiveZeroLossAndGradientEvenOfNaN) {
   const Tensor labels = Tensor::from<std::int32_t>(*context, {2}, {5, 1});
   const auto result = ops::cross_entropy(logits, labels, {.ignore_index = 5});
   EXPECT_DOUBLE_EQ(result.sum.item(), std::log(2.0));
-  expect_close(values_of(ops::cross_entropy_backward(1.0, logits, labels, result.lse, {.ignore_index = 5})),
-               {0.0, 0.0, 0.5, -0.5}, 1e-15);
+  expect_close(
+      values_of(ops::cross_entropy_backward(1.0, logits, labels, result.lse, {.ignore_index = 5})),
+      {0.0, 0.0, 0.5, -0.5}, 1e-15);
   EXPECT_EQ(ops::count_targets(labels, 5), 1);
   EXPECT_EQ(ops::count_targets(labels), 2);
 }

@@ -41,7 +41,7 @@ class Gradients {
   /// True when the graph is released after this run: a closure may give away what it holds.
   virtual bool is_last_run() const = 0;
   /// Contributes to the gradient of an input: the input's shape. May alias dy. A leaf without a
-  /// gradient takes the tensor itself when nobody else holds its memory.
+  /// gradient takes the tensor itself when nobody else holds its memory, of category kGradient.
   virtual void add(int input, Tensor gradient) = 0;
   /// Where a leaf's gradient accumulates, so that a kernel can add in place; `accumulates` says
   /// whether the target already holds a part (false: overwrite it; every element must be written).
