@@ -60,6 +60,9 @@ target_compile_options(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_t
 target_compile_options(tessera_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;--extended-lambda;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>")
 
+# fmt 9 drops constexpr under nvcc, which g++ then misses in C++20.
+target_compile_definitions(tessera_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
+
 # tessera_find(<package> [BUILD_ONLY] [find_package arguments])
 # A required package; remembered for the package config unless only building needs it.
 macro(tessera_find package)

@@ -19,6 +19,8 @@ std::shared_ptr<Context> Context::create(const ContextOptions& options) {
   TESSERA_CHECK(options.rank >= 0 && options.rank < options.world_size,
                 "a context's rank must lie in [0, world size {}), not {}", options.world_size,
                 options.rank);
+  // Memory and streams of other devices do not exist yet; a kernel would run on host memory.
+  if (options.device.type != DeviceType::kCpu) detail::throw_device_unsupported(options.device);
   return std::shared_ptr<Context>(new Context(options));
 }
 

@@ -17,4 +17,9 @@ void detail::throw_device_unsupported(Device device) {
                           to_string(device)));
 }
 
+void detail::throw_kernel_unsupported(const char* kernel) {
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("{} has no CUDA version yet; use the device cpu", kernel));
+}
+
 }  // namespace tessera

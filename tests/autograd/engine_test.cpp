@@ -408,6 +408,36 @@ TEST_F(EngineTest, ProfilerSeesForwardAndBackward) {
   EXPECT_EQ(seen, (std::vector<std::string>{"gelu op", "sum op", "sum backward", "gelu backward"}));
 }
 
+/// A leaf takes a gradient's memory only when nobody else holds it.
+TEST(TakenGradientTest, WhatAClosureHoldsIsCopied) {
+  const auto context = Context::create();
+  const Variable x = leaf(*context, {3}, 1);
+  const Tensor held = Tensor::empty(*context, {3}, DType::kF64, MemoryCategory::kGradient);
+  ops::fill(held, 2.0);
+  Op op("held", {x}, elementwise_rule(1));
+  op.gradient({0}, [held](Gradients& g) { g.add(0, held); });
+  const Variable y = op.output(ops::copy(x.value()));
+  for (int run = 1; run <= 2; ++run) {
+    backward(y, noise_tensor(*context, {3}, 1), KeepGraph::kYes);
+    EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(3, 2.0 * run));
+    EXPECT_EQ(held.to_vector<double>(), std::vector<double>(3, 2.0));
+  }
+}
+
+TEST(TakenGradientTest, WhatNobodyHoldsIsTaken) {
+  const auto context = Context::create();
+  const Variable x = leaf(*context, {3}, 1);
+  const void* memory = nullptr;
+  Op op("given", {x}, elementwise_rule(1));
+  op.gradient({0}, [&](Gradients& g) {
+    Tensor dx = Tensor::zeros(*context, {3}, DType::kF64, MemoryCategory::kGradient);
+    memory = dx.raw();
+    g.add(0, std::move(dx));
+  });
+  backward(op.output(ops::copy(x.value())), noise_tensor(*context, {3}, 1));
+  EXPECT_EQ(x.grad().raw(), memory);
+}
+
 TEST(ObservedBackwardTest, GradientsComeWithTheDualTypeOfTheirInput) {
   const auto context = Context::create();
   const AxisTable* axes = context->intern_axes(AxisTable{{{"dp", 2, 0}}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "tessera/core/device.hpp"
 
@@ -18,10 +19,13 @@ class Stream {
   void set_threads(int threads) { threads_ = threads; }
   /// Returns when all work given to the stream is done.
   void synchronize() {}
+  /// What a device's libraries keep per stream (handles); made by the kernel that first needs it.
+  std::shared_ptr<void>& libraries() { return libraries_; }
 
  private:
   Device device_;
   int threads_;
+  std::shared_ptr<void> libraries_;
 };
 
 }  // namespace tessera
