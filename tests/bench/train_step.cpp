@@ -31,6 +31,7 @@ struct Options {
   int threads = 2;
   int steps = 5;
   bool is_json = false;
+  bool shows_ops = false;
 };
 
 nn::DecoderConfig llama_60m() {
@@ -80,6 +81,10 @@ class Bench {
     std::sort(times.begin(), times.end(),
               [](const StepTime& a, const StepTime& b) { return a.total() < b.total(); });
     report(times, sgemm);
+    if (!options_.shows_ops) return;
+    context_->profiler().set_enabled(true);
+    step(model, optimizer);
+    show_ops();
   }
 
  private:
@@ -115,6 +120,19 @@ class Bench {
     optimizer.zero_grad();
     time.optimizer = lap();
     return time;
+  }
+
+  /// Milliseconds of one step by op, forward and backward.
+  void show_ops() const {
+    std::map<std::string, double> total;
+    for (const Profiler::Event& event : context_->profiler().events()) {
+      total[fmt::format("{} {}", event.name, event.category)] +=
+          std::chrono::duration<double, std::milli>(event.end - event.begin).count();
+    }
+    std::vector<std::pair<double, std::string>> rows;
+    for (const auto& [name, ms] : total) rows.emplace_back(ms, name);
+    std::sort(rows.rbegin(), rows.rend());
+    for (const auto& [ms, name] : rows) fmt::print("{:10.2f} ms  {}\n", ms, name);
   }
 
   void report(const std::vector<StepTime>& times, double sgemm) const {
@@ -168,6 +186,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "timed, after one that is not")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--ops", options.shows_ops, "then one step's time by op");
   app.add_flag("--json", options.is_json, "one JSON line");
   CLI11_PARSE(app, argc, argv);
   Bench(options).run();
