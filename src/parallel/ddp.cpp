@@ -34,6 +34,7 @@ struct Ddp::Impl {
   Impl(const spmd::Mesh& m, std::string g)
       : mesh(m), group(std::move(g)), communicator(m.communicator(group)) {}
 
+  bool is_alone() const { return communicator->size() == 1; }
   void fill_buckets(const DdpOptions& options);
   void allocate(Bucket& bucket, const DdpOptions& options);
   void start_ready();
@@ -56,6 +57,7 @@ void Ddp::Impl::fill_buckets(const DdpOptions& options) {
     buckets.back().parameters.push_back(*it);
     bytes += size;
   }
+  if (is_alone()) return;  // nothing is sent, so gradients lie where they come up
   for (Bucket& bucket : buckets) allocate(bucket, options);
 }
 
@@ -88,10 +90,14 @@ void Ddp::Impl::start(Bucket& bucket) {
   for (const spmd::ParameterPtr& parameter : bucket.parameters) {
     autograd::VariableState& state = *parameter->variable.state();
     if (state.grad.defined()) continue;
-    ops::fill(state.grad_buffer, 0.0);  // no gradient here; other ranks may have one
-    state.grad = state.grad_buffer;
+    // No gradient here: it counts as zero; other ranks may have one.
+    state.grad = is_alone() ? Tensor::zeros(mesh.context(), state.value.shape(), state.grad_dtype,
+                                            MemoryCategory::kGradient)
+                            : state.grad_buffer;
+    if (!is_alone()) ops::fill(state.grad, 0.0);
     state.grad_type = state.type.dual();
   }
+  if (is_alone()) return;
   if (!bucket.reduced.shares_storage(bucket.gradients)) {
     ops::copy_into(bucket.reduced, bucket.gradients);
   }
@@ -165,10 +171,12 @@ void Ddp::finish_step() {
   if (!impl_->is_last_backward) begin_last_backward();
   while (impl_->next < impl_->buckets.size()) impl_->start(impl_->buckets[impl_->next++]);
   for (Bucket& bucket : impl_->buckets) {
-    bucket.work.wait();
-    bucket.work = comm::Work();
-    if (!bucket.reduced.shares_storage(bucket.gradients)) {
-      ops::copy_into(bucket.gradients, bucket.reduced);
+    if (!impl_->is_alone()) {
+      bucket.work.wait();
+      bucket.work = comm::Work();
+      if (!bucket.reduced.shares_storage(bucket.gradients)) {
+        ops::copy_into(bucket.gradients, bucket.reduced);
+      }
     }
     for (const spmd::ParameterPtr& parameter : bucket.parameters) {
       const ShardingType type = parameter->variable.grad_type();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps of a fixed model on random tokens, in one process: tokens per second, how a step
-// splits into forward, backward and optimizer, peak memory, and the FLOP rate against the SGEMM
-// rate measured in the same process. peer_torch.py takes the same flags and prints the same fields.
+// Training steps of a fixed model on random tokens: tokens per second, how a step splits into
+// forward, backward (with the reductions) and optimizer, peak memory, and the FLOP rate against the
+// SGEMM rate measured in the same process. peer_torch.py takes the same flags and prints the same
+// fields. Under mpirun the ranks train together with Ddp, or with --independent each on its own,
+// for comparison; tokens per second are those of all ranks.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -10,14 +12,17 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/autograd/backward.hpp"
+#include "tessera/comm/backends.hpp"
+#include "tessera/comm/run_main.hpp"
 #include "tessera/core/context.hpp"
 #include "tessera/nn/decoder.hpp"
 #include "tessera/optim/adamw.hpp"
-#include "tessera/optim/clip.hpp"
+#include "tessera/parallel/ddp.hpp"
 #include "tessera/train/report.hpp"
 
 namespace {
@@ -32,6 +37,7 @@ struct Options {
   int steps = 5;
   bool is_json = false;
   bool shows_ops = false;
+  bool is_independent = false;
 };
 
 nn::DecoderConfig llama_60m() {
@@ -64,19 +70,29 @@ struct StepTime {
 
 class Bench {
  public:
-  explicit Bench(const Options& options) : options_(options), config_(models().at(options.model)) {
+  Bench(const Options& options, std::shared_ptr<comm::Communicator> world)
+      : options_(options), config_(models().at(options.model)), world_(std::move(world)) {
     config_.sequence = options.sequence;
     ContextOptions context;
     context.threads = options.threads;
+    context.rank = world_->rank();
+    context.world_size = world_->size();
     context_ = Context::create(context);
+    const auto group = options.is_independent ? comm::make_world("self") : world_;
+    const spmd::AxisSpec axes[] = {{"dp", group->size()}};
+    mesh_ = std::make_unique<spmd::Mesh>(*context_, group, axes);
+    state_ = static_cast<std::uint64_t>(world_->rank()) + 1;
   }
 
   void run() {
     const double sgemm = train::measure_sgemm(*context_);
-    nn::Decoder model(nn::BuildContext{context_.get(), nullptr, DType::kF32, ""}, config_);
+    nn::Decoder model(nn::BuildContext{context_.get(), mesh_->axes(), DType::kF32, ""}, config_);
+    parallel::Ddp ddp(model, *mesh_, "dp");
+    ddp_ = &ddp;
     optim::AdamW optimizer(model.parameters(), {.weight_decay = 0.1});
     std::vector<StepTime> times;
     step(model, optimizer);  // pays for memory and code
+    world_->barrier().wait();
     for (int i = 0; i < options_.steps; ++i) times.push_back(step(model, optimizer));
     std::sort(times.begin(), times.end(),
               [](const StepTime& a, const StepTime& b) { return a.total() < b.total(); });
@@ -99,8 +115,9 @@ class Bench {
   }
 
   StepTime step(nn::Decoder& model, optim::AdamW& optimizer) {
-    const autograd::Variable inputs(tokens());
-    const autograd::Variable targets(tokens());
+    const ShardingType rows = mesh_->type("dp", AxisType::shard(0));
+    const autograd::Variable inputs(tokens(), rows);
+    const autograd::Variable targets(tokens(), rows);
     StepTime time;
     auto begin = Clock::now();
     const auto lap = [&begin] {
@@ -110,11 +127,13 @@ class Bench {
       return ms;
     };
     {
-      const nn::LossTerm terms[] = {
-          model.loss(inputs, targets, static_cast<double>(targets.value().numel()))};
+      const nn::LossTerm terms[] = {model.loss(
+          inputs, targets, static_cast<double>(targets.value().numel() * mesh_->size("dp")))};
       time.forward = lap();
+      ddp_->begin_last_backward();
       autograd::backward(nn::loss_roots(terms));
     }
+    ddp_->finish_step();
     time.backward = lap();
     optimizer.step(1e-4, 1.0);
     optimizer.zero_grad();
@@ -135,9 +154,13 @@ class Bench {
     for (const auto& [ms, name] : rows) fmt::print("{:10.2f} ms  {}\n", ms, name);
   }
 
-  void report(const std::vector<StepTime>& times, double sgemm) const {
+  void report(const std::vector<StepTime>& times, double own_sgemm) const {
+    const Tensor sums = Tensor::from(*context_, {1}, std::vector<double>{own_sgemm});
+    world_->all_reduce(sums).wait();
+    if (world_->rank() != 0) return;
+    const double sgemm = sums.item();
     const StepTime& median = times[times.size() / 2];
-    const auto tokens = static_cast<double>(options_.batch * options_.sequence);
+    const auto tokens = static_cast<double>(options_.batch * options_.sequence * world_->size());
     const double rate = tokens / median.total() * 1000.0;
     const double best = tokens / times.front().total() * 1000.0;
     const double utilisation = rate * config_.flops_per_token() / sgemm;
@@ -169,7 +192,10 @@ class Bench {
   using Clock = std::chrono::steady_clock;
   Options options_;
   nn::DecoderConfig config_;
+  std::shared_ptr<comm::Communicator> world_;
   std::shared_ptr<Context> context_;
+  std::unique_ptr<spmd::Mesh> mesh_;
+  parallel::Ddp* ddp_ = nullptr;
   std::uint64_t state_ = 1;
 };
 
@@ -186,9 +212,12 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "timed, after one that is not")
       ->check(CLI::PositiveNumber);
+  app.add_flag("--independent", options.is_independent, "no communication between ranks");
   app.add_flag("--ops", options.shows_ops, "then one step's time by op");
   app.add_flag("--json", options.is_json, "one JSON line");
   CLI11_PARSE(app, argc, argv);
-  Bench(options).run();
-  return 0;
+  return comm::run_main([&options](const std::shared_ptr<comm::Communicator>& world) {
+    Bench(options, world).run();
+    return 0;
+  });
 }
