@@ -2,13 +2,46 @@
 #include "tessera/core/allocator.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 
 #include "tessera/core/error.hpp"
 
 namespace tessera {
+namespace {
+
+/// Blocks from here on come from the system one by one and go back whole; malloc would keep parts
+/// of its heap that it cannot return.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t kMapped = std::numeric_limits<std::size_t>::max();  // malloc sees overruns
+#else
+constexpr std::size_t kMapped = std::size_t{256} << 10;
+#endif
+constexpr std::size_t kSlack = std::size_t{16} << 20;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+void* system_allocate(std::size_t size) noexcept {
+  if (size < kMapped) return std::aligned_alloc(Allocator::kAlignment, size);
+  void* const data =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
+  if (size >= kHugePage) madvise(data, size, MADV_HUGEPAGE);  // fewer misses; only advice
+  return data;
+}
+
+void system_free(void* data, std::size_t size) noexcept {
+  if (size < kMapped) {
+    std::free(data);
+  } else {
+    munmap(data, size);
+  }
+}
+
+}  // namespace
 
 Allocator::Allocator(MemoryTracker& tracker, std::size_t limit_bytes)
     : tracker_(tracker), limit_bytes_(limit_bytes) {}
@@ -34,14 +67,19 @@ Allocator::Block Allocator::allocate(std::size_t bytes, MemoryCategory category)
     cache_.erase(found);
   }
   if (block.data == nullptr) {
-    if (limit_bytes_ != 0) shrink_cache(limit_bytes_ - tracker_.current_total() - size);
-    block.data = std::aligned_alloc(kAlignment, size);
+    // What is held from the system stays near the most that was in use, so that the books' peak is
+    // the process's. Without the slack, blocks of other sizes would be mapped anew in every step.
+    const std::size_t in_use = tracker_.current_total() + size;
+    const std::size_t peak = tracker_.peak_total();
+    const std::size_t most = std::max(peak + std::max(peak / 8, kSlack), in_use);
+    shrink_cache((limit_bytes_ == 0 ? most : std::min(most, limit_bytes_)) - in_use);
+    block.data = system_allocate(size);
   }
   if (block.data == nullptr) {
     lock.unlock();
     trim();
     lock.lock();
-    block.data = std::aligned_alloc(kAlignment, size);
+    block.data = system_allocate(size);
   }
   if (block.data == nullptr) throw_out_of_memory(bytes, category);
   tracker_.add(category, block.charged);
@@ -56,14 +94,14 @@ void Allocator::release(const Block& block) noexcept {
     cache_.emplace(block.capacity, block.data);
     cached_bytes_ += block.capacity;
   } catch (...) {
-    std::free(block.data);
+    system_free(block.data, block.capacity);
   }
 }
 
 void Allocator::shrink_cache(std::size_t bytes) noexcept {
   while (cached_bytes_ > bytes) {
     const auto largest = std::prev(cache_.end());
-    std::free(largest->second);
+    system_free(largest->second, largest->first);
     cached_bytes_ -= largest->first;
     cache_.erase(largest);
   }

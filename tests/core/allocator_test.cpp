@@ -173,17 +173,26 @@ TEST(AllocatorTest, LimitIsReachedExactlyAndFailureChargesNothing) {
   allocator.release(again);
 }
 
+TEST(AllocatorTest, CacheStaysWithinAnEighthOfThePeak) {
+  MemoryTracker books;
+  Allocator allocator(books);
+  allocator.release(allocator.allocate(800 << 20, kActivation));
+  const auto fits = allocator.allocate(100 << 20, kActivation);  // 800 + 100: to the last byte
+  EXPECT_EQ(allocator.cached_bytes(), std::size_t{800} << 20);
+  const auto more = allocator.allocate(64, kActivation);  // one line too many
+  EXPECT_EQ(allocator.cached_bytes(), 0U);
+  allocator.release(fits);
+  allocator.release(more);
+}
+
 TEST(AllocatorTest, CacheGivesWayToTheLimit) {
   MemoryTracker books;
   Allocator allocator(books, 1 << 20);
-  for (const std::size_t bytes : {512 << 10, 300 << 10, 100 << 10}) {
-    allocator.release(allocator.allocate(bytes, kActivation));
-  }
-  EXPECT_EQ(allocator.cached_bytes(), std::size_t{912} << 10);
-  const auto fits = allocator.allocate(112 << 10, kActivation);  // 912 + 112: to the last byte
-  EXPECT_EQ(allocator.cached_bytes(), std::size_t{912} << 10);
-  const auto more = allocator.allocate(200 << 10, kActivation);  // the largest has to go
-  EXPECT_EQ(allocator.cached_bytes(), std::size_t{400} << 10);
+  allocator.release(allocator.allocate(1000 << 10, kActivation));
+  const auto fits = allocator.allocate(24 << 10, kActivation);  // 1000 + 24: to the last byte
+  EXPECT_EQ(allocator.cached_bytes(), std::size_t{1000} << 10);
+  const auto more = allocator.allocate(64, kActivation);
+  EXPECT_EQ(allocator.cached_bytes(), 0U);
   allocator.release(fits);
   allocator.release(more);
 }
