@@ -1,71 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/ops/layer_norm.hpp"
+// Plain loops, compiled for each of Highway's targets.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/layer_norm.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first.
+#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/convert.hpp"
 #include "kernels/cpu/math.hpp"
 #include "kernels/cpu/visit.hpp"
 #include "tessera/core/parallel_for.hpp"
+#include "tessera/ops/layer_norm.hpp"
 
-namespace tessera::ops {
+HWY_BEFORE_NAMESPACE();
+namespace tessera::ops::HWY_NAMESPACE {
 namespace {
 
+using kernels::Compute;
+using kernels::computed;
 using kernels::lane_sum;
+using kernels::stored;
 
-constexpr std::int64_t kUnit = 64;     ///< columns that stay on one thread
 constexpr std::int64_t kPanel = 1024;  ///< columns whose weight gradients are summed together
-constexpr std::int64_t kRows = 64;     ///< rows whose weight gradients are summed in the dtype
+constexpr std::int64_t kRows = 64;     ///< rows whose weight gradients are summed in f32
 
-template <typename T>
-[[gnu::always_inline]] inline void forward(const T* x, const T* w, const T* b, T* y, std::int64_t c,
-                                           T eps, T& mean, T& rstd) {
+template <typename S>
+HWY_INLINE void forward_row(const LayerNormArgs& args, std::int64_t row) {
+  using C = Compute<S>;
+  const std::int64_t c = args.x.shape[1];
+  const S* const x = args.x.as<S>() + row * c;
+  const S* const w = args.weight.as<S>();
+  const S* const b = args.bias.as<S>();
+  S* const y = args.y.as<S>() + row * c;
   kernels::prefetch_run(x + c, c);
-  mean = lane_sum<T>(c, [x](std::int64_t i) { return x[i]; }) / static_cast<T>(c);
-  const T m = mean;
-  const T variance = lane_sum<T>(c, [x, m](std::int64_t i) { return (x[i] - m) * (x[i] - m); }) /
-                     static_cast<T>(c);
-  rstd = T{1} / std::sqrt(variance + eps);
-  const T r = rstd;
-  for (std::int64_t i = 0; i < c; ++i) y[i] = (x[i] - m) * r * w[i] + b[i];
-}
-
-/// dx = rstd (dn - mean(dn) - n mean(dn n)), with n = (x - mean) rstd and dn = dy w.
-template <typename T>
-[[gnu::always_inline]] inline void backward(const T* x, const T* w, const T* dy, T* dx,
-                                            std::int64_t c, T m, T r) {
-  kernels::prefetch_run(x + c, c);
-  kernels::prefetch_run(dy + c, c);
-  const T mean_dn =
-      lane_sum<T>(c, [=](std::int64_t i) { return dy[i] * w[i]; }) / static_cast<T>(c);
-  const T mean_dn_n =
-      lane_sum<T>(c, [=](std::int64_t i) { return dy[i] * w[i] * ((x[i] - m) * r); }) /
-      static_cast<T>(c);
+  const C m = lane_sum<C>(c, [x](std::int64_t i) { return computed(x[i]); }) / static_cast<C>(c);
+  const C variance =
+      lane_sum<C>(c,
+                  [x, m](std::int64_t i) { return (computed(x[i]) - m) * (computed(x[i]) - m); }) /
+      static_cast<C>(c);
+  const C r = C{1} / std::sqrt(variance + static_cast<C>(args.eps));
+  args.mean.as<C>()[row] = m;
+  args.rstd.as<C>()[row] = r;
   for (std::int64_t i = 0; i < c; ++i) {
-    dx[i] = r * (dy[i] * w[i] - mean_dn - (x[i] - m) * r * mean_dn_n);
+    y[i] = stored<S>((computed(x[i]) - m) * r * computed(w[i]) + computed(b[i]));
   }
 }
 
-template <typename T>
-[[gnu::always_inline]] inline void weight_panel(const LayerNormWeightBackwardArgs& args,
-                                                std::int64_t first, std::int64_t count) {
+/// dx = rstd (dn - mean(dn) - n mean(dn n)), with n = (x - mean) rstd and dn = dy w.
+template <typename S>
+HWY_INLINE void backward_row(const LayerNormBackwardArgs& args, std::int64_t row) {
+  using C = Compute<S>;
+  const std::int64_t c = args.x.shape[1];
+  const S* const x = args.x.as<S>() + row * c;
+  const S* const dy = args.dy.as<S>() + row * c;
+  const S* const w = args.weight.as<S>();
+  S* const dx = args.dx.as<S>() + row * c;
+  const C m = args.mean.as<C>()[row];
+  const C r = args.rstd.as<C>()[row];
+  kernels::prefetch_run(x + c, c);
+  kernels::prefetch_run(dy + c, c);
+  const C mean_dn =
+      lane_sum<C>(c, [=](std::int64_t i) { return computed(dy[i]) * computed(w[i]); }) /
+      static_cast<C>(c);
+  const C mean_dn_n =
+      lane_sum<C>(c,
+                  [=](std::int64_t i) {
+                    return computed(dy[i]) * computed(w[i]) * ((computed(x[i]) - m) * r);
+                  }) /
+      static_cast<C>(c);
+  for (std::int64_t i = 0; i < c; ++i) {
+    dx[i] = stored<S>(
+        r * (computed(dy[i]) * computed(w[i]) - mean_dn - (computed(x[i]) - m) * r * mean_dn_n));
+  }
+}
+
+template <typename S>
+HWY_INLINE void weight_panel(const LayerNormWeightBackwardArgs& args, std::int64_t first,
+                             std::int64_t count) {
+  using C = Compute<S>;
   const std::int64_t rows = args.x.shape[0];
   const std::int64_t c = args.x.shape[1];
   double total_dw[kPanel] = {};
   double total_db[kPanel] = {};
   for (std::int64_t block = 0; block < rows; block += kRows) {
-    T dw[kPanel] = {};
-    T db[kPanel] = {};
+    C dw[kPanel] = {};
+    C db[kPanel] = {};
     for (std::int64_t row = block; row < std::min(block + kRows, rows); ++row) {
-      const T* x = args.x.as<T>() + row * c + first;
-      const T* dy = args.dy.as<T>() + row * c + first;
+      const S* const x = args.x.as<S>() + row * c + first;
+      const S* const dy = args.dy.as<S>() + row * c + first;
       kernels::prefetch_run(x + c, count);
       kernels::prefetch_run(dy + c, count);
-      const T m = args.mean.as<T>()[row];
-      const T r = args.rstd.as<T>()[row];
+      const C m = args.mean.as<C>()[row];
+      const C r = args.rstd.as<C>()[row];
       for (std::int64_t i = 0; i < count; ++i) {
-        dw[i] += dy[i] * ((x[i] - m) * r);
-        db[i] += dy[i];
+        dw[i] += computed(dy[i]) * ((computed(x[i]) - m) * r);
+        db[i] += computed(dy[i]);
       }
     }
     for (std::int64_t i = 0; i < count; ++i) {
@@ -73,38 +105,49 @@ template <typename T>
       total_db[i] += static_cast<double>(db[i]);
     }
   }
-  T* const dweight = args.dweight.as<T>() + first;
-  T* const dbias = args.dbias.as<T>() + first;
-  for (std::int64_t i = 0; i < count; ++i) {
-    dweight[i] = static_cast<T>(static_cast<double>(dweight[i]) + total_dw[i]);
-    dbias[i] = static_cast<T>(static_cast<double>(dbias[i]) + total_db[i]);
-  }
+  const auto add_to = [count](S* sums, const double* total) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      sums[i] = stored<S>(static_cast<C>(static_cast<double>(computed(sums[i])) + total[i]));
+    }
+  };
+  add_to(args.dweight.as<S>() + first, total_dw);
+  add_to(args.dbias.as<S>() + first, total_db);
 }
 
-TESSERA_MULTIVERSION void forward_run(const float* x, const float* w, const float* b, float* y,
-                                      std::int64_t c, float eps, float& m, float& r) {
-  forward(x, w, b, y, c, eps, m, r);
+void forward(const LayerNormArgs& args, std::int64_t first, std::int64_t last) {
+  kernels::visit_computed("layer_norm", args.x.dtype, [&]<typename S>() {
+    for (std::int64_t row = first; row < last; ++row) forward_row<S>(args, row);
+  });
 }
-TESSERA_MULTIVERSION void forward_run(const double* x, const double* w, const double* b, double* y,
-                                      std::int64_t c, double eps, double& m, double& r) {
-  forward(x, w, b, y, c, eps, m, r);
+
+void backward(const LayerNormBackwardArgs& args, std::int64_t first, std::int64_t last) {
+  kernels::visit_computed("layer_norm", args.x.dtype, [&]<typename S>() {
+    for (std::int64_t row = first; row < last; ++row) backward_row<S>(args, row);
+  });
 }
-TESSERA_MULTIVERSION void backward_run(const float* x, const float* w, const float* dy, float* dx,
-                                       std::int64_t c, float m, float r) {
-  backward(x, w, dy, dx, c, m, r);
+
+void weight_backward(const LayerNormWeightBackwardArgs& args, std::int64_t first,
+                     std::int64_t last) {
+  kernels::visit_computed("layer_norm", args.x.dtype, [&]<typename S>() {
+    for (; first < last; first += kPanel) {
+      weight_panel<S>(args, first, std::min(kPanel, last - first));
+    }
+  });
 }
-TESSERA_MULTIVERSION void backward_run(const double* x, const double* w, const double* dy,
-                                       double* dx, std::int64_t c, double m, double r) {
-  backward(x, w, dy, dx, c, m, r);
-}
-TESSERA_MULTIVERSION void panel_f32(const LayerNormWeightBackwardArgs& args, std::int64_t first,
-                                    std::int64_t count) {
-  weight_panel<float>(args, first, count);
-}
-TESSERA_MULTIVERSION void panel_f64(const LayerNormWeightBackwardArgs& args, std::int64_t first,
-                                    std::int64_t count) {
-  weight_panel<double>(args, first, count);
-}
+
+}  // namespace
+}  // namespace tessera::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::ops {
+namespace {
+
+HWY_EXPORT(forward);
+HWY_EXPORT(backward);
+HWY_EXPORT(weight_backward);
+
+constexpr std::int64_t kUnit = 64;  ///< columns that stay on one thread
 
 std::int64_t row_grain(std::int64_t width) { return 1 + (1 << 13) / width; }
 
@@ -112,47 +155,28 @@ std::int64_t row_grain(std::int64_t width) { return 1 + (1 << 13) / width; }
 
 template <>
 void layer_norm_kernel<DeviceType::kCpu>(const LayerNormArgs& args, Stream& stream) {
-  const std::int64_t c = args.x.shape[1];
-  kernels::visit_f64_f32("layer_norm", args.x.dtype, [&]<typename T>() {
-    parallel_for(stream, args.x.shape[0], row_grain(c), [&](std::int64_t a, std::int64_t b) {
-      for (std::int64_t row = a; row < b; ++row) {
-        forward_run(args.x.as<T>() + row * c, args.weight.as<T>(), args.bias.as<T>(),
-                    args.y.as<T>() + row * c, c, static_cast<T>(args.eps), args.mean.as<T>()[row],
-                    args.rstd.as<T>()[row]);
-      }
-    });
-  });
+  const auto run = HWY_DYNAMIC_DISPATCH(forward);
+  parallel_for(stream, args.x.shape[0], row_grain(args.x.shape[1]),
+               [&](std::int64_t a, std::int64_t b) { run(args, a, b); });
 }
 
 template <>
 void layer_norm_backward_kernel<DeviceType::kCpu>(const LayerNormBackwardArgs& args,
                                                   Stream& stream) {
-  const std::int64_t c = args.x.shape[1];
-  kernels::visit_f64_f32("layer_norm", args.x.dtype, [&]<typename T>() {
-    parallel_for(stream, args.x.shape[0], row_grain(c), [&](std::int64_t a, std::int64_t b) {
-      for (std::int64_t row = a; row < b; ++row) {
-        backward_run(args.x.as<T>() + row * c, args.weight.as<T>(), args.dy.as<T>() + row * c,
-                     args.dx.as<T>() + row * c, c, args.mean.as<T>()[row], args.rstd.as<T>()[row]);
-      }
-    });
-  });
+  const auto run = HWY_DYNAMIC_DISPATCH(backward);
+  parallel_for(stream, args.x.shape[0], row_grain(args.x.shape[1]),
+               [&](std::int64_t a, std::int64_t b) { run(args, a, b); });
 }
 
 template <>
 void layer_norm_weight_backward_kernel<DeviceType::kCpu>(const LayerNormWeightBackwardArgs& args,
                                                          Stream& stream) {
+  const auto run = HWY_DYNAMIC_DISPATCH(weight_backward);
   const std::int64_t c = args.x.shape[1];
   parallel_for(stream, (c + kUnit - 1) / kUnit, 1, [&](std::int64_t a, std::int64_t b) {
-    const std::int64_t last = std::min(b * kUnit, c);
-    for (std::int64_t first = a * kUnit; first < last; first += kPanel) {
-      const std::int64_t count = std::min(kPanel, last - first);
-      if (args.x.dtype == DType::kF64) {
-        panel_f64(args, first, count);
-      } else {
-        panel_f32(args, first, count);
-      }
-    }
+    run(args, a * kUnit, std::min(b * kUnit, c));
   });
 }
 
 }  // namespace tessera::ops
+#endif

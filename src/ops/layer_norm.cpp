@@ -14,6 +14,8 @@ void require(bool ok, const std::string& message) {
   if (!ok) throw Error(ErrorCode::kShape, message);
 }
 
+DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
+
 /// What both halves of the backward pass ask of their operands.
 void require_backward(const char* op, const Tensor& dy, const Tensor& x, const Tensor& mean,
                       const Tensor& rstd) {
@@ -23,8 +25,8 @@ void require_backward(const char* op, const Tensor& dy, const Tensor& x, const T
   require_shape(op, "mean", mean, lead);
   require_shape(op, "rstd", rstd, lead);
   require_dtype(op, "dy", dy, x.dtype());
-  require_dtype(op, "mean", mean, x.dtype());
-  require_dtype(op, "rstd", rstd, x.dtype());
+  require_dtype(op, "mean", mean, statistics_dtype(x.dtype()));
+  require_dtype(op, "rstd", rstd, statistics_dtype(x.dtype()));
 }
 
 Tensor rows_of(const Tensor& x) {
@@ -51,8 +53,8 @@ LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& 
   Context& context = x.context();
   const Shape lead = x.shape().slice(0, x.rank() - 1);
   LayerNormResult result{Tensor::empty(context, x.shape(), x.dtype()),
-                         Tensor::empty(context, lead, x.dtype()),
-                         Tensor::empty(context, lead, x.dtype())};
+                         Tensor::empty(context, lead, statistics_dtype(x.dtype())),
+                         Tensor::empty(context, lead, statistics_dtype(x.dtype()))};
   if (x.numel() == 0) return result;
   const Tensor rows = rows_of(x);
   const Tensor w = contiguous(weight);

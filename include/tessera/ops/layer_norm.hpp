@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LayerNorm over the last dim (Ba et al., arXiv 1607.06450): y = (x - mean) rstd w + b, with the
-// biased variance and rstd = 1 / sqrt(var + eps). Statistics in f32 for f32 (f64 for f64),
-// two-pass.
+// biased variance and rstd = 1 / sqrt(var + eps). Statistics in f64 for f64, in f32
+// otherwise, two-pass.
 #pragma once
 
 #include "tessera/core/device.hpp"
@@ -44,7 +44,8 @@ struct LayerNormResult {
   Tensor rstd;
 };
 
-/// x [..., C]; weight and bias [C] of x's dtype. kShape error for C = 0.
+/// x [..., C]; weight and bias [C] of x's dtype: f64, f32, bf16, f16 (computed in f32, rounded
+/// once). kShape error for C = 0.
 LayerNormResult layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 Tensor layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                            const Tensor& mean, const Tensor& rstd);

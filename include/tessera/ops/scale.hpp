@@ -17,6 +17,7 @@ struct ScaleArgs {
 template <DeviceType D>
 void scale_kernel(const ScaleArgs& args, Stream& stream);
 
+/// f64, f32, bf16, f16 (multiplied in f32, rounded once).
 Tensor scale(const Tensor& x, double factor);
 /// In place; the version is bumped.
 void scale_(const Tensor& x, double factor);
