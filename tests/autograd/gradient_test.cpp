@@ -6,6 +6,7 @@
 #include "tessera/autograd/add.hpp"
 #include "tessera/autograd/attention.hpp"
 #include "tessera/autograd/cast.hpp"
+#include "tessera/autograd/concat.hpp"
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
@@ -153,6 +154,27 @@ TEST_F(GradientTest, Rope) {
   expect_gradients([&](const Operands& v) { return rope(v[0], table); }, {make({2, 5, 3, 6})});
   const Variable at = indices({2, 3}, {8, 0, 4, 4, 7, 1});
   expect_gradients([&](const Operands& v) { return rope(v[0], table, at); }, {make({2, 3, 1, 6})});
+}
+
+TEST_F(GradientTest, Concat) {
+  for (int dim = 0; dim < 3; ++dim) {
+    const auto f = [dim](const Operands& v) { return concat(v, dim); };
+    Shape other{2, 3, 2};
+    other[dim] = 4;
+    expect_gradients(f, {make({2, 3, 2}), make(other), make({2, 3, 2})});
+  }
+  expect_gradients([](const Operands& v) { return concat(v, 0); }, {make({3})});
+  const auto twice = [](const Operands& v) {
+    const Variable parts[] = {v[0], v[0]};
+    return concat(parts, 0);
+  };
+  expect_gradients(twice, {make({2, 2})});
+  const Variable parts[] = {make({2, 2}), make({3, 3})};
+  EXPECT_THROW(concat(parts, 0), Error);
+  EXPECT_THROW(concat(std::span<const Variable>(parts, 1), 2), Error);
+  EXPECT_THROW(concat(std::span<const Variable>(), 0), Error);
+  const Variable mixed[] = {make({2}), cast(make({2}), DType::kF32)};
+  EXPECT_THROW(concat(mixed, 0), Error);
 }
 
 TEST_F(GradientTest, Unbind) {

@@ -12,6 +12,7 @@
 #include "tessera/autograd/add.hpp"
 #include "tessera/autograd/attention.hpp"
 #include "tessera/autograd/cast.hpp"
+#include "tessera/autograd/concat.hpp"
 #include "tessera/autograd/cross_entropy.hpp"
 #include "tessera/autograd/dropout.hpp"
 #include "tessera/autograd/embedding.hpp"
@@ -147,6 +148,11 @@ inline std::vector<ShardingCase> view_cases() {
          return reshape(v[0], {1, s[0], 1, s[1]});
        }},
       {"sum", "all", {{{6, 5}}}, [](const Operands& v) { return sum(v[0]); }, true},
+      {"concat",
+       "",
+       {{{6, 2, 5}}, {{6, 3, 5}}},
+       [](const Operands& v) { return concat(v, 1); },
+       true},
       {"unbind",
        "",
        {{{6, 3, 5}}},
