@@ -2,8 +2,8 @@
 #include "tessera/autograd/embedding.hpp"
 
 #include "tessera/autograd/op.hpp"
-#include "tessera/ops/copy.hpp"
 #include "tessera/ops/embedding.hpp"
+#include "weight_sum.hpp"
 
 namespace tessera::autograd {
 
@@ -23,16 +23,9 @@ Variable embedding(const Variable& table, const Variable& indices) {
             .linear_in(0));
   if (op.needs(0)) {
     op.gradient({0}, [indices = Saved(indices), shape = table.shape()](Gradients& g) {
-      bool accumulates = false;
-      Tensor target = g.target(0, accumulates);
-      if (target.defined()) {
-        if (!accumulates) ops::fill(target, 0.0);
-        ops::embedding_backward(target, g.dy(), indices.get());
-        return;
-      }
-      target = Tensor::zeros(g.dy().context(), shape, g.dy().dtype());
-      ops::embedding_backward(target, g.dy(), indices.get());
-      g.add(0, target);
+      WeightSum dtable(g, 0, g.dy(), shape);
+      ops::embedding_backward(dtable.tensor(), g.dy(), indices.get());
+      dtable.add();
     });
   }
   return op.output(ops::embedding(table.value(), indices.value()));

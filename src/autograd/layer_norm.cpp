@@ -3,25 +3,10 @@
 
 #include "tessera/autograd/op.hpp"
 #include "tessera/core/context.hpp"
-#include "tessera/ops/copy.hpp"
 #include "tessera/ops/layer_norm.hpp"
+#include "weight_sum.hpp"
 
 namespace tessera::autograd {
-namespace {
-
-/// The leaf's own accumulator, zeroed when it holds nothing yet; or a fresh zero tensor.
-Tensor weight_sum(Gradients& g, int input, const Tensor& like, std::int64_t width,
-                  bool& is_target) {
-  bool accumulates = false;
-  const Tensor target = g.target(input, accumulates);
-  is_target = target.defined();
-  if (!is_target) return Tensor::zeros(like.context(), {width}, like.dtype());
-  if (!accumulates) ops::fill(target, 0.0);
-  return target;
-}
-
-}  // namespace
-
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps) {
   const int rank = x.rank();
   TESSERA_CHECK(rank >= 1, "layer_norm: x needs at least one dim");
@@ -41,18 +26,17 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
     });
   }
   if (op.needs(1) || op.needs(2)) {
-    op.gradient(
-        {1, 2}, [x = Saved(x), mean = Saved(result.mean), rstd = Saved(result.rstd)](Gradients& g) {
-          const Tensor input = x.get();
-          const std::int64_t width = input.shape().back(0);
-          bool has_weight_target = false;
-          bool has_bias_target = false;
-          const Tensor dweight = weight_sum(g, 1, input, width, has_weight_target);
-          const Tensor dbias = weight_sum(g, 2, input, width, has_bias_target);
-          ops::layer_norm_weight_backward(dweight, dbias, g.dy(), input, mean.get(), rstd.get());
-          if (!has_weight_target) g.add(1, dweight);
-          if (!has_bias_target) g.add(2, dbias);
-        });
+    op.gradient({1, 2},
+                [x = Saved(x), mean = Saved(result.mean), rstd = Saved(result.rstd)](Gradients& g) {
+                  const Tensor input = x.get();
+                  const Shape width{input.shape().back(0)};
+                  WeightSum dweight(g, 1, input, width);
+                  WeightSum dbias(g, 2, input, width);
+                  ops::layer_norm_weight_backward(dweight.tensor(), dbias.tensor(), g.dy(), input,
+                                                  mean.get(), rstd.get());
+                  dweight.add();
+                  dbias.add();
+                });
   }
   return op.output(std::move(result.y));
 }

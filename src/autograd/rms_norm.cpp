@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "tessera/autograd/op.hpp"
-#include "tessera/ops/copy.hpp"
 #include "tessera/ops/rms_norm.hpp"
+#include "weight_sum.hpp"
 
 namespace tessera::autograd {
 namespace {
@@ -14,16 +14,9 @@ namespace {
 void add_weight_gradient(Op& op, int input, const Saved& x, const Saved& rstd, int output) {
   op.gradient({input}, [input, x, rstd, output](Gradients& g) {
     const Tensor rows = x.get();
-    bool accumulates = false;
-    Tensor target = g.target(input, accumulates);
-    const bool has_target = target.defined();
-    if (!has_target) {
-      target = Tensor::zeros(rows.context(), {rows.shape().back(0)}, rows.dtype());
-    } else if (!accumulates) {
-      ops::fill(target, 0.0);
-    }
-    ops::rms_norm_weight_backward(target, g.dy(output), rows, rstd.get());
-    if (!has_target) g.add(input, target);
+    WeightSum dweight(g, input, rows, {rows.shape().back(0)});
+    ops::rms_norm_weight_backward(dweight.tensor(), g.dy(output), rows, rstd.get());
+    dweight.add();
   });
 }
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "check.hpp"
+#include "rows.hpp"
 #include "tessera/core/context.hpp"
-#include "tessera/ops/copy.hpp"
 
 namespace tessera::ops {
 namespace {
@@ -13,8 +13,6 @@ namespace {
 void require(bool ok, const std::string& message) {
   if (!ok) throw Error(ErrorCode::kShape, message);
 }
-
-DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
 
 /// What both halves of the backward pass ask of their operands.
 void require_backward(const char* op, const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -27,11 +25,6 @@ void require_backward(const char* op, const Tensor& dy, const Tensor& x, const T
   require_dtype(op, "dy", dy, x.dtype());
   require_dtype(op, "mean", mean, statistics_dtype(x.dtype()));
   require_dtype(op, "rstd", rstd, statistics_dtype(x.dtype()));
-}
-
-Tensor rows_of(const Tensor& x) {
-  const std::int64_t width = x.shape().back(0);
-  return contiguous(x).reshape({width == 0 ? 0 : x.numel() / width, width});
 }
 
 }  // namespace

@@ -2,18 +2,11 @@
 #include "tessera/ops/rms_norm.hpp"
 
 #include "check.hpp"
+#include "rows.hpp"
 #include "tessera/core/context.hpp"
-#include "tessera/ops/copy.hpp"
 
 namespace tessera::ops {
 namespace {
-
-Tensor rows_of(const Tensor& x) {
-  const std::int64_t width = x.shape().back(0);
-  return contiguous(x).reshape({x.numel() / width, width});
-}
-
-DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
 
 /// Checks x and its weight.
 void require_operands(const char* op, const Tensor& x, const Tensor& weight) {
