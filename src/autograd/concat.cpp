@@ -3,10 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "tessera/autograd/op.hpp"
 #include "tessera/ops/copy.hpp"
+#include "typed.hpp"
 
 namespace tessera::autograd {
 namespace {
@@ -20,14 +19,14 @@ ShardingType joined_type(std::span<const Variable> parts, int dim) {
     for (int i = 0; i < operands; ++i) made.input(labels_of(rank));
     return made;
   };
-  auto so_far = std::make_shared<VariableState>(*parts[0].state());
-  so_far->type = infer_type("concat", parts.first(1), rule(1));
+  ShardingType type = infer_type("concat", parts.first(1), rule(1));
+  bool takes_gradient = parts[0].takes_gradient();
   for (const Variable& part : parts.subspan(1)) {
-    const Variable pair[] = {Variable(so_far), part};
-    so_far->type = infer_type("concat", pair, rule(2));
-    so_far->takes_gradient = so_far->takes_gradient || part.takes_gradient();
+    const Variable pair[] = {typed_operand(parts[0], type, takes_gradient), part};
+    type = infer_type("concat", pair, rule(2));
+    takes_gradient = takes_gradient || part.takes_gradient();
   }
-  return so_far->type;
+  return type;
 }
 
 /// The parts' shape with `dim` summed; checks that they agree.

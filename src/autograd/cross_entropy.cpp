@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "tessera/autograd/op.hpp"
 #include "tessera/core/context.hpp"
@@ -12,6 +11,7 @@
 #include "tessera/ops/copy.hpp"
 #include "tessera/ops/matmul.hpp"
 #include "tessera/ops/scale.hpp"
+#include "typed.hpp"
 
 namespace tessera::autograd {
 
@@ -50,21 +50,10 @@ constexpr std::int64_t kChunkLogits = 1 << 24;  ///< 64 MiB in f32
 ShardingType head_type(const Variable& x, const Variable& w, const Variable& targets) {
   if (!x.context().checks_types()) return {};
   constexpr const char* kOp = "linear_cross_entropy";
-  const int lead = x.rank() - 1;
-  DimLabels x_labels = labels_of(lead);
-  x_labels.push_back(lead + 1);
   const Variable factors[] = {x, w};
-  auto logits = std::make_shared<VariableState>();
-  logits->value = x.value();
-  logits->type = infer_type(kOp, factors,
-                            TypeRule()
-                                .input(x_labels)
-                                .input({lead, lead + 1})
-                                .result(labels_of(lead + 1))
-                                .linear_in(0)
-                                .linear_in(1));
-  logits->takes_gradient = x.takes_gradient() || w.takes_gradient();
-  const Variable operands[] = {Variable(logits), targets};
+  const ShardingType logits = infer_type(kOp, factors, product_rule(x.rank() - 1, 1, 1));
+  const bool takes_gradient = x.takes_gradient() || w.takes_gradient();
+  const Variable operands[] = {typed_operand(x, logits, takes_gradient), targets};
   return infer_type(kOp, operands, token_loss_rule(targets.rank()));
 }
 

@@ -8,6 +8,7 @@
 #include "tessera/ops/copy.hpp"
 #include "tessera/ops/matmul.hpp"
 #include "tessera/ops/sum.hpp"
+#include "typed.hpp"
 
 namespace tessera::autograd {
 namespace {
@@ -54,20 +55,7 @@ struct Dims {
     inner = x.numel(lead, x.rank());
   }
 
-  TypeRule rule() const {
-    DimLabels x_labels = labels_of(lead);
-    DimLabels w_labels = labels_of(outputs, lead);
-    for (int i = 0; i < contracted; ++i) {
-      x_labels.push_back(lead + outputs + i);
-      w_labels.push_back(lead + outputs + i);
-    }
-    return TypeRule()
-        .input(x_labels)
-        .input(w_labels)
-        .result(labels_of(lead + outputs))
-        .linear_in(0)
-        .linear_in(1);
-  }
+  TypeRule rule() const { return product_rule(lead, outputs, contracted); }
 
   /// The type of the product.
   ShardingType check_types(const Variable& x, const Variable& w) const {
@@ -114,11 +102,8 @@ Tensor product(const Variable& x, const Variable& w, const Dims& dims) {
 ShardingType type_with_bias(const Variable& x, const Variable& w, const Variable& bias,
                             const Dims& dims) {
   if (!x.context().checks_types()) return {};
-  auto product = std::make_shared<VariableState>();
-  product->value = x.value();
-  product->type = dims.check_types(x, w);
-  product->takes_gradient = x.takes_gradient() || w.takes_gradient();
-  const Variable operands[] = {Variable(product), bias};
+  const bool takes_gradient = x.takes_gradient() || w.takes_gradient();
+  const Variable operands[] = {typed_operand(x, dims.check_types(x, w), takes_gradient), bias};
   return infer_type("linear (bias)", operands,
                     TypeRule()
                         .input(labels_of(dims.lead + dims.outputs))
